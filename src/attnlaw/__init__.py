@@ -1,0 +1,46 @@
+"""The exact spectral laws of attention: theory and simulation, side by side.
+
+Begin with a model, predict what theory says of it, and observe what happens:
+
+>>> import attnlaw as al
+>>> model = al.PooledSequences(
+...     vocab_ratio=0.5, sample_ratio=0.4, signal_norm=1.5,
+...     correlation=al.prefix_correlation(length=20, prefix=5),
+...     weights=al.causal_weights(20),
+... )
+"""
+
+from attnlaw._validation import RegimeWarning
+from attnlaw.correlations import (
+    autoregressive_correlation,
+    prefix_correlation,
+    spiked_correlation,
+)
+from attnlaw.models import PooledSequences
+from attnlaw.results import Accuracy, Spike
+from attnlaw.weights import (
+    causal_weights,
+    last_token_weights,
+    mean_weights,
+    optimal_direction,
+    optimal_weights,
+    softmax_causal_weights,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Accuracy",
+    "PooledSequences",
+    "RegimeWarning",
+    "Spike",
+    "autoregressive_correlation",
+    "causal_weights",
+    "last_token_weights",
+    "mean_weights",
+    "optimal_direction",
+    "optimal_weights",
+    "prefix_correlation",
+    "softmax_causal_weights",
+    "spiked_correlation",
+]

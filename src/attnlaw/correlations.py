@@ -1,0 +1,132 @@
+r"""Positional correlations: how the signs at the positions of a sequence move together.
+
+A sequence of length L carries signs s ∈ {±1}^L with E[s] = 0 and E[s sᵀ] = R. Here are the
+usual R; any symmetric positive semi-definite matrix with a unit diagonal does as well.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnlaw._validation import complain, count, real_array
+
+__all__ = [
+    "autoregressive_correlation",
+    "check_correlation",
+    "prefix_correlation",
+    "spiked_correlation",
+]
+
+
+def prefix_correlation(length: int, prefix: int, within: float = 1.0) -> NDArray[np.float64]:
+    """Correlate the first `prefix` positions with each other; leave the rest independent.
+
+    Parameters
+    ----------
+    length : int
+        Sequence length L.
+    prefix : int
+        Number of correlated positions p, from 0 to L.
+    within : float
+        Correlation r inside the prefix, from 0 to 1.
+
+    Returns
+    -------
+    array of shape (length, length)
+        R with R_ll' = r for l ≠ l' ≤ p, and the identity elsewhere (theory.md §3.3).
+
+    Examples
+    --------
+    >>> prefix_correlation(3, prefix=2, within=0.5)
+    array([[1. , 0.5, 0. ],
+           [0.5, 1. , 0. ],
+           [0. , 0. , 1. ]])
+    """
+    L, p = count("length", length), count("prefix", prefix, at_least=0)
+    if p > L:
+        raise complain("prefix", f"at most the length {L}", prefix)
+    r = float(real_array("within", within, ndim=0))
+    if not 0 <= r <= 1:
+        raise complain("within", "between 0 and 1", within)
+    R = np.eye(L)
+    R[:p, :p] += r * (1 - np.eye(p))
+    return R
+
+
+def spiked_correlation(strength: float, direction: ArrayLike) -> NDArray[np.float64]:
+    """Correlate positions along one direction: I + η q qᵀ, rescaled to a unit diagonal.
+
+    Parameters
+    ----------
+    strength : float
+        Spike strength η ≥ 0.
+    direction : array of shape (length,)
+        Direction q with any signs and support; it is normalised to ‖q‖ = 1.
+
+    Returns
+    -------
+    array of shape (length, length)
+        R_ll' = (I + η q qᵀ)_ll' / √((1 + η q_l²)(1 + η q_l'²)) (theory.md §3.3).
+
+    Examples
+    --------
+    Without strength there is no correlation:
+
+    >>> spiked_correlation(0.0, [1, 1])
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    q = real_array("direction", direction, ndim=1)
+    eta = float(real_array("strength", strength, ndim=0))
+    if eta < 0:
+        raise complain("strength", "at least 0", strength)
+    size = np.linalg.norm(q)
+    if size == 0:
+        raise complain("direction", "different from zero", direction)
+    q = q / size
+    scale = 1 / np.sqrt(1 + eta * q**2)
+    R = eta * np.outer(q * scale, q * scale)
+    np.fill_diagonal(R, 1.0)
+    return R
+
+
+def autoregressive_correlation(length: int, coefficient: float) -> NDArray[np.float64]:
+    """Let the correlation decay with distance: R_ll' = a^|l − l'|.
+
+    Parameters
+    ----------
+    length : int
+        Sequence length L.
+    coefficient : float
+        Correlation a of neighbouring positions, from −1 to 1.
+
+    Examples
+    --------
+    >>> autoregressive_correlation(3, 0.5)
+    array([[1.  , 0.5 , 0.25],
+           [0.5 , 1.  , 0.5 ],
+           [0.25, 0.5 , 1.  ]])
+    """
+    L = count("length", length)
+    a = float(real_array("coefficient", coefficient, ndim=0))
+    if not -1 <= a <= 1:
+        raise complain("coefficient", "between -1 and 1", coefficient)
+    distance = np.abs(np.subtract.outer(np.arange(L), np.arange(L)))
+    return np.asarray(a**distance, dtype=np.float64)
+
+
+def check_correlation(correlation: ArrayLike) -> NDArray[np.float64]:
+    """Return a user's correlation matrix, checked: square, unit diagonal, symmetric, PSD."""
+    R = real_array("correlation", correlation, ndim=2)
+    if R.shape[0] != R.shape[1] or R.size == 0:
+        raise complain("correlation", "a square matrix", R)
+    if not np.allclose(np.diag(R), 1, rtol=0, atol=1e-10):
+        raise complain("correlation", "a matrix with a unit diagonal", np.diag(R).tolist())
+    asymmetry = float(np.abs(R - R.T).max())
+    if asymmetry > 1e-10:
+        raise complain("correlation", "symmetric to 1e-10", f"an asymmetry of {asymmetry:.3g}")
+    smallest = float(np.linalg.eigvalsh(R)[0])
+    if smallest < -1e-10 * len(R):
+        raise complain(
+            "correlation", "positive semi-definite", f"a smallest eigenvalue of {smallest:.3g}"
+        )
+    return R

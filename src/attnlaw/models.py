@@ -1,0 +1,149 @@
+"""What is studied: frozen descriptions that validate themselves once."""
+
+from dataclasses import dataclass, fields
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw._validation import Real, choice, complain, count, frozen, real, real_array
+from attnlaw.correlations import check_correlation
+
+__all__ = ["PooledSequences", "Sizes"]
+
+Sampling = Literal["token", "gaussian"]
+
+
+class Sizes(NamedTuple):
+    """A finite instance of a model: how many of everything."""
+
+    dimension: int  # d
+    n_vocab: int  # V, even: half of the tokens in each class; 0 stands for infinitely many
+    n_samples: int  # N
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PooledSequences:
+    """Sequences of tokens from a table with a hidden signal, pooled by fixed weights.
+
+    A table holds V tokens in R^d, e_v = c_v μ + z_v, with balanced signs c_v = ±1 and standard
+    Gaussian z_v. Sequence i has signs s_i with E[s sᵀ] = R and, at position l, a token drawn
+    from the class s_il; it is pooled to x_i = Σ_l w_l e_{token(i,l)}. Studied is the sample
+    covariance S = (1/N) Σ x_i x_iᵀ, and its leading eigenvector as an estimate of μ.
+
+    Parameters
+    ----------
+    vocab_ratio : float or array
+        δ = d/V ≥ 0; 0 is an infinite vocabulary.
+    sample_ratio : float or array
+        γ = d/N ≥ 0; 0 is infinitely many samples.
+    signal_norm : float or array
+        ‖μ‖ ≥ 0.
+    correlation : array of shape (length, length)
+        R: symmetric, positive semi-definite, unit diagonal.
+    weights : array of shape (length,)
+        w, not all zero. They need not sum to one: only the SNR wᵀRw/wᵀw matters for overlaps.
+    sampling : "token" or "gaussian"
+        Real tokens from a fixed table (exact), or the papers' idealised population covariance
+        (theory.md §2.1).
+    centred : bool
+        Subtract the sample mean. Without it, tokens from a table show a second outlier along
+        the table's mean.
+
+    Examples
+    --------
+    >>> import attnlaw as al
+    >>> model = al.PooledSequences(
+    ...     vocab_ratio=0.5, sample_ratio=0.4, signal_norm=1.5,
+    ...     correlation=al.prefix_correlation(20, prefix=5), weights=al.mean_weights(20),
+    ... )
+    >>> round(model.snr, 12)      # 1 + p(p−1)/L
+    2.0
+    """
+
+    vocab_ratio: Real  # δ = d/V
+    sample_ratio: Real  # γ = d/N
+    signal_norm: Real  # ‖μ‖
+    correlation: NDArray[np.float64]  # R
+    weights: NDArray[np.float64]  # w
+    sampling: Sampling = "token"
+    centred: bool = True
+
+    def __post_init__(self) -> None:
+        def set_field(name: str, value: object) -> None:
+            object.__setattr__(self, name, value)
+
+        for name in ("vocab_ratio", "sample_ratio", "signal_norm"):
+            number = real(name, getattr(self, name), at_least=0)
+            set_field(name, frozen(number) if isinstance(number, np.ndarray) else number)
+        R = check_correlation(self.correlation)
+        w = real_array("weights", self.weights, ndim=1)
+        if len(w) != len(R):
+            raise complain("weights", f"of length {len(R)}, like the correlation", w)
+        if not w.any():
+            raise complain("weights", "different from zero", w.tolist())
+        set_field("correlation", frozen(R))
+        set_field("weights", frozen(w))
+        choice("sampling", self.sampling, ("token", "gaussian"))
+        if not isinstance(self.centred, bool | np.bool_):
+            raise complain("centred", "True or False", self.centred)
+        try:
+            _ = self.shape
+        except ValueError:
+            shapes = [np.shape(x) for x in (self.vocab_ratio, self.sample_ratio, self.signal_norm)]
+            raise complain("the ratios and signal_norm", "broadcastable", shapes) from None
+
+    @property
+    def length(self) -> int:
+        """Sequence length L."""
+        return len(self.weights)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape to which the ratios and the signal norm broadcast; () for one model."""
+        parts = (self.vocab_ratio, self.sample_ratio, self.signal_norm)
+        return np.broadcast_shapes(*map(np.shape, parts))
+
+    @property
+    def signal_gain(self) -> float:
+        """Weight α = wᵀRw of the signal in the pooled covariance."""
+        return float(self.weights @ self.correlation @ self.weights)
+
+    @property
+    def noise_gain(self) -> float:
+        """Weight κ = wᵀw of the noise in the pooled covariance."""
+        return float(self.weights @ self.weights)
+
+    @property
+    def snr(self) -> float:
+        """Effective signal-to-noise ratio α/κ of the pooling."""
+        return self.signal_gain / self.noise_gain
+
+    @property
+    def effective_length(self) -> float:
+        """Number L_eff = κ²/Σw⁴ of positions that the weights really use."""
+        return self.noise_gain**2 / float(np.sum(self.weights**4))
+
+    def sizes(self, dimension: int) -> Sizes:
+        """Whole numbers closest to the ratios at this dimension (an even vocabulary)."""
+        d = count("dimension", dimension, at_least=2)
+        if np.ndim(self.vocab_ratio) or np.ndim(self.sample_ratio):
+            raise complain(
+                "vocab_ratio and sample_ratio",
+                "single numbers when sizes are asked for",
+                f"shapes {np.shape(self.vocab_ratio)} and {np.shape(self.sample_ratio)}",
+            )
+        if self.sample_ratio == 0:
+            raise complain("sample_ratio", "above 0 when sizes are asked for", 0.0)
+        delta, gamma = float(self.vocab_ratio), float(self.sample_ratio)
+        n_vocab = 0 if delta == 0 else 2 * max(1, round(d / delta / 2))
+        return Sizes(d, n_vocab, max(2, round(d / gamma)))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PooledSequences):
+            return NotImplemented
+        return all(
+            np.array_equal(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)
+        )
+
+    __hash__ = None  # type: ignore[assignment]

@@ -1,0 +1,45 @@
+"""What theory predicts and simulation observes: one type for both, compared field by field."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw._validation import Real
+
+__all__ = ["Accuracy", "Spike"]
+
+Flag = bool | NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spike:
+    """The signal's eigenvalue and how well its eigenvector points along the signal.
+
+    A prediction has the model's broadcast shape; an observation has the trials as an extra
+    leading axis. Below threshold the fields hold what the theorem gives: the edge, and 0.
+    """
+
+    top_eigenvalue: Real  # λ: of the sample covariance S, along the signal
+    squared_overlap: Real  # ζ: of its eigenvector with the signal direction μ/‖μ‖
+    bulk_edge: Real  # λ₊: right edge of the noise bulk of S
+    population_eigenvalue: Real  # ℓ: of the population covariance C, along the signal
+    population_overlap: Real  # of C's eigenvector with μ/‖μ‖
+    sample_overlap: Real  # ζ_samp: of S's eigenvector with C's
+    mean_eigenvalue: Real  # of S, along the table's mean; the edge when centred
+    is_detectable: Flag  # λ > λ₊: the signal leaves the bulk
+
+    def __getitem__(self, index: Any) -> "Spike":
+        """Index every field, as one would an array."""
+        return Spike(**{name: np.asarray(value)[index] for name, value in vars(self).items()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accuracy:
+    """Test performance of ridge classification on pooled sequences."""
+
+    accuracy: Real  # share of test labels whose sign is right
+    mean_squared_error: Real  # E (y − score)²
+    signal_gain: Real  # A: the score is A (w·s) plus noise
+    noise_variance: Real  # v: variance of that noise
