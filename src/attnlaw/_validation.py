@@ -11,6 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 Real = float | NDArray[np.float64]
 """A number, or an array of numbers that broadcasts."""
 
+Random = np.random.Generator | int | None
+"""What the keyword `rng` takes: a generator, a seed, or None for a fresh one."""
+
 
 class RegimeWarning(UserWarning):
     """A formula is used outside the regime in which it was derived."""
@@ -73,6 +76,16 @@ def count(argument: str, value: Any, *, at_least: int = 1) -> int:
     if not whole or number < at_least:
         raise complain(argument, f"a whole number of at least {at_least}", value)
     return number
+
+
+def random_generator(value: Random) -> np.random.Generator:
+    """Return `rng` as a Generator: itself, seeded by an int, or fresh for None."""
+    if value is None or isinstance(value, np.random.Generator):
+        return np.random.default_rng(value)
+    try:
+        return np.random.default_rng(count("rng", value, at_least=0))
+    except ValueError:
+        raise complain("rng", "a Generator, a seed of at least 0 or None", value) from None
 
 
 def choice(argument: str, value: str, options: tuple[str, ...]) -> str:
