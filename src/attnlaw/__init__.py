@@ -18,6 +18,7 @@ from attnlaw.correlations import (
 )
 from attnlaw.models import PooledSequences
 from attnlaw.results import Accuracy, Spike
+from attnlaw.simulation import observe, observe_spectrum
 from attnlaw.weights import (
     causal_weights,
     last_token_weights,
@@ -38,6 +39,8 @@ __all__ = [
     "causal_weights",
     "last_token_weights",
     "mean_weights",
+    "observe",
+    "observe_spectrum",
     "optimal_direction",
     "optimal_weights",
     "prefix_correlation",

@@ -1,0 +1,51 @@
+"""How much memory a simulation needs, asked before anything is allocated."""
+
+import os
+from pathlib import Path
+
+from attnlaw._validation import complain
+from attnlaw.models import PooledSequences
+
+__all__ = ["available_memory", "check_memory", "reference_memory"]
+
+GIB = 2**30
+
+
+def available_memory() -> float:
+    """Return the bytes that can be allocated without swapping; infinity where none can say."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return 1024 * next(int(x.split()[1]) for x in lines if x.startswith("MemAvailable"))
+    except (OSError, StopIteration, ValueError):
+        pass
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return float("inf")
+
+
+def reference_memory(model: PooledSequences, dimension: int) -> int:
+    """Return the bytes that one trial of the direct simulation holds at its peak.
+
+    Notes
+    -----
+    The table and its class split, 2 V d; the pooled noise, a copy with the signal and a centred
+    copy, 3 N d; the covariance, its eigenvectors and LAPACK's work, 4 d²; signs and tokens,
+    with the sparse weight matrix of real tokens, 3 N L; the V Gaussians of each sequence when
+    they are drawn, N V. Eight bytes for each.
+    """
+    d, V, N = model.sizes(dimension)
+    gaussians = N * V if model.sampling == "gaussian" else 0
+    return 8 * (2 * V * d + 3 * N * d + 4 * d**2 + 3 * N * model.length + gaussians)
+
+
+def check_memory(needed: float, dimension: int) -> None:
+    """Raise when a simulation at this dimension would not fit in memory."""
+    available = available_memory()
+    if needed > available:
+        raise complain(
+            "dimension",
+            f"small enough for {needed / GIB:.1f} GiB of matrices to fit in the "
+            f"{available / GIB:.1f} GiB of memory available",
+            dimension,
+        )

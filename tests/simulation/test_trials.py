@@ -1,0 +1,131 @@
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+import attnlaw as al
+from attnlaw.simulation import memory
+from attnlaw.simulation.trials import observe_trial
+
+R = al.prefix_correlation(6, prefix=3)
+MODEL = al.PooledSequences(
+    vocab_ratio=0.5,
+    sample_ratio=0.4,
+    signal_norm=2.0,
+    correlation=R,
+    weights=al.causal_weights(6),
+)
+
+
+def assert_same(first, second, **tolerance):
+    for f in fields(al.Spike):
+        a, b = getattr(first, f.name), getattr(second, f.name)
+        np.testing.assert_allclose(a, b, err_msg=f.name, **tolerance)
+
+
+@pytest.mark.parametrize("sampling", ["token", "gaussian"])
+@pytest.mark.parametrize("centred", [True, False])
+def test_results_do_not_depend_on_the_number_of_workers(sampling, centred):
+    model = replace(MODEL, sampling=sampling, centred=centred)
+    alone = al.observe(model, 30, n_trials=4, rng=3)
+    shared = al.observe(model, 30, n_trials=4, rng=3, n_workers=2)
+    assert_same(alone, shared, rtol=1e-9)
+
+
+def test_fewer_trials_are_the_first_of_more():
+    assert_same(al.observe(MODEL, 30, 2, rng=3), al.observe(MODEL, 30, 4, rng=3)[:2], rtol=0)
+
+
+def test_one_generator_gives_new_trials_at_each_call():
+    rng = np.random.default_rng(0)
+    first, second = (al.observe(MODEL, 30, rng=rng).top_eigenvalue for _ in range(2))
+    assert first != second
+
+
+def test_norms_of_one_call_share_the_noise_of_a_trial():
+    norms = np.array([[0.0, 1.0, 2.0]])
+    seen = al.observe(replace(MODEL, signal_norm=norms), 30, 2, rng=3)
+    assert seen.top_eigenvalue.shape == (2, 1, 3)
+    assert seen.is_detectable.dtype == bool
+    assert_same(seen[:, 0, 2], al.observe(MODEL, 30, 2, rng=3), rtol=0)
+
+
+def test_largest_eigenvalues_of_the_spectrum_are_the_observed_ones():
+    spectrum = al.observe_spectrum(MODEL, 30, 3, rng=3)
+    assert spectrum.shape == (3, 30)
+    np.testing.assert_allclose(spectrum[:, -1], al.observe(MODEL, 30, 3, rng=3).top_eigenvalue)
+    assert (np.diff(spectrum) >= 0).all()
+
+
+def test_signal_and_table_mean_are_told_apart_whichever_is_larger():
+    model = replace(MODEL, centred=False, signal_norm=np.array([0.5, 6.0]), weights=np.ones(6))
+    seen = al.observe(model, 60, 10, rng=0)
+    assert (seen.mean_eigenvalue[:, 0] > seen.top_eigenvalue[:, 0]).all()
+    assert (seen.mean_eigenvalue[:, 1] < seen.top_eigenvalue[:, 1]).all()
+    assert (seen.squared_overlap[:, 1] > 0.8).all()
+
+
+@pytest.mark.parametrize("change", [{"centred": True}, {"sampling": "gaussian"}])
+def test_without_a_spike_along_the_mean_its_eigenvalue_is_the_edge(change):
+    seen = al.observe(replace(MODEL, **{"centred": False} | change), 30, 2, rng=0)
+    np.testing.assert_array_equal(seen.mean_eigenvalue, seen.bulk_edge)
+
+
+def test_progress_is_told_after_each_trial():
+    told = []
+    al.observe(MODEL, 10, 3, rng=0, progress=told.append)
+    assert told == [1, 2, 3]
+
+
+def test_more_memory_than_there_is_is_refused_before_anything_is_allocated():
+    with pytest.raises(ValueError, match=r"dimension must be small enough for .* GiB"):
+        al.observe(MODEL, 10_000_000)
+    with pytest.raises(ValueError, match=r"dimension must be small enough for .* GiB"):
+        al.observe_spectrum(MODEL, 10_000_000)
+
+
+def test_memory_is_asked_for_every_worker(monkeypatch):
+    one = memory.reference_memory(MODEL, 30)
+    monkeypatch.setattr(memory, "available_memory", lambda: 1.5 * one)
+    al.observe(MODEL, 30)
+    with pytest.raises(ValueError, match="dimension must be small enough"):
+        al.observe(MODEL, 30, 2, n_workers=2)
+
+
+def test_memory_is_known_here_and_infinite_where_nobody_can_say(monkeypatch):
+    assert 1e6 < memory.available_memory() < np.inf
+    monkeypatch.setattr(memory, "Path", lambda _: _Missing())
+    assert 1e6 < memory.available_memory() < np.inf
+    monkeypatch.delattr(memory.os, "sysconf")
+    assert memory.available_memory() == np.inf
+
+
+class _Missing:
+    def read_text(self):
+        raise FileNotFoundError
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"dimension": 1}, "dimension must be a whole number of at least 2, got 1"),
+        ({"dimension": 10.5}, "dimension must be"),
+        ({"n_trials": 0}, "n_trials must be a whole number of at least 1, got 0"),
+        ({"n_workers": 0}, "n_workers must be"),
+        ({"method": "quick"}, "method must be one of 'auto', "),
+        ({"rng": -3}, "rng must be"),
+        ({"model": replace(MODEL, sample_ratio=0.0)}, "sample_ratio must be above 0"),
+        ({"model": replace(MODEL, vocab_ratio=np.ones(2))}, "vocab_ratio and sample_ratio must"),
+    ],
+)
+def test_bad_input_is_refused_in_one_sentence(arguments, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        al.observe(**{"model": MODEL, "dimension": 10} | arguments)
+
+
+def test_infinite_vocabulary_has_the_exact_population_spike():
+    seen = observe_trial(replace(MODEL, vocab_ratio=0.0), 20, np.random.default_rng(0))
+    np.testing.assert_allclose(
+        seen.population_eigenvalue, MODEL.noise_gain + 4 * MODEL.signal_gain
+    )
+    np.testing.assert_allclose(seen.population_overlap, 1)
