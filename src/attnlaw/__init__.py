@@ -16,6 +16,12 @@ from attnlaw.correlations import (
     prefix_correlation,
     spiked_correlation,
 )
+from attnlaw.covariance import (
+    CovarianceAccumulator,
+    PooledCovariance,
+    pooled_covariance,
+    token_covariance,
+)
 from attnlaw.models import PooledSequences
 from attnlaw.results import Accuracy, Spike
 from attnlaw.simulation import observe, observe_spectrum
@@ -32,6 +38,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Accuracy",
+    "CovarianceAccumulator",
+    "PooledCovariance",
     "PooledSequences",
     "RegimeWarning",
     "Spike",
@@ -43,7 +51,9 @@ __all__ = [
     "observe_spectrum",
     "optimal_direction",
     "optimal_weights",
+    "pooled_covariance",
     "prefix_correlation",
     "softmax_causal_weights",
     "spiked_correlation",
+    "token_covariance",
 ]
