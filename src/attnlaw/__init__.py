@@ -24,7 +24,14 @@ from attnlaw.covariance import (
 )
 from attnlaw.models import PooledSequences
 from attnlaw.results import Accuracy, Spike
-from attnlaw.simulation import observe, observe_spectrum
+from attnlaw.simulation import (
+    LearnedWeights,
+    learn_weights,
+    observe,
+    observe_accuracy,
+    observe_causal_weights,
+    observe_spectrum,
+)
 from attnlaw.weights import (
     causal_weights,
     last_token_weights,
@@ -39,6 +46,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Accuracy",
     "CovarianceAccumulator",
+    "LearnedWeights",
     "PooledCovariance",
     "PooledSequences",
     "RegimeWarning",
@@ -46,8 +54,11 @@ __all__ = [
     "autoregressive_correlation",
     "causal_weights",
     "last_token_weights",
+    "learn_weights",
     "mean_weights",
     "observe",
+    "observe_accuracy",
+    "observe_causal_weights",
     "observe_spectrum",
     "optimal_direction",
     "optimal_weights",

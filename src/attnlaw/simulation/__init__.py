@@ -1,5 +1,8 @@
 """Simulation: a model, a size and an `rng` give an observation. No closed form is used here."""
 
+from attnlaw.simulation.causal import observe_causal_weights
+from attnlaw.simulation.learning import LearnedWeights, learn_weights
+from attnlaw.simulation.ridge import observe_accuracy, ridge_coefficients
 from attnlaw.simulation.sequences import (
     PooledSample,
     pool,
@@ -11,11 +14,16 @@ from attnlaw.simulation.signs import attainable_correlation, sample_signs
 from attnlaw.simulation.trials import observe, observe_spectrum
 
 __all__ = [
+    "LearnedWeights",
     "PooledSample",
     "attainable_correlation",
+    "learn_weights",
     "observe",
+    "observe_accuracy",
+    "observe_causal_weights",
     "observe_spectrum",
     "pool",
+    "ridge_coefficients",
     "sample_pooled",
     "sample_signs",
     "sample_table",
