@@ -7,7 +7,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MAX_BYTES", "Array", "Entry", "bad_file", "check_finite", "choose_entry"]
+__all__ = [
+    "MAX_BYTES",
+    "Array",
+    "BadFileError",
+    "Entry",
+    "bad_file",
+    "check_finite",
+    "choose_entry",
+]
 
 Array = NDArray[np.generic]
 
@@ -44,9 +52,13 @@ class Entry:
         return f"{self.name} ({'×'.join(map(str, self.shape)) or 'scalar'} {self.dtype})"
 
 
-def bad_file(path: Path, condition: str, found: str) -> ValueError:
+class BadFileError(ValueError):
+    """A file that cannot be read, and why, in one sentence."""
+
+
+def bad_file(path: Path, condition: str, found: str) -> BadFileError:
     """Return (not raise) the library's one error sentence, for a file."""
-    return ValueError(f"{path.name} must {condition}, got {found}.")
+    return BadFileError(f"{path.name} must {condition}, got {' '.join(found.split())}.")
 
 
 def choose_entry(path: Path, entries: Mapping[str, Entry], name: str | None, ndim: int) -> Entry:

@@ -1,15 +1,15 @@
 """Arrays from NumPy's own files, .npy and .npz, without ever unpickling."""
 
 import math
+import warnings
 import zipfile
-import zlib
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy
 
-from attnlaw.diagnostics.files.entries import MAX_BYTES, Array, Entry, bad_file
+from attnlaw.diagnostics.files.entries import MAX_BYTES, Array, BadFileError, Entry, bad_file
 
 __all__ = ["npy_entries", "npz_entries"]
 
@@ -48,10 +48,10 @@ def npz_entries(path: Path) -> dict[str, Entry]:
                         header = _header(path, stream)  # type: ignore[arg-type]
                     name = member.filename.removesuffix(".npy")
                     entries[name] = _npz_entry(path, member, name, *header)
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, OSError) as error:
-        raise bad_file(path, "be a complete .npz archive", str(error)) from None
-    except RuntimeError:
-        raise bad_file(path, "be a .npz archive without a password", "an encrypted one") from None
+    except BadFileError:
+        raise
+    except Exception as error:  # damaged archives raise all kinds, from zlib to struct
+        raise bad_file(path, "be a complete .npz archive", _reason(error)) from None
     if not entries:
         raise bad_file(path, "hold .npy arrays", "a zip archive without any")
     return entries
@@ -76,8 +76,10 @@ def _npz_entry(
             with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
                 _header(path, stream)  # type: ignore[arg-type]
                 data = stream.read(n_bytes)  # never more than the header promised
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
-            raise bad_file(path, "be a complete .npz archive", str(error)) from None
+        except BadFileError:
+            raise
+        except Exception as error:
+            raise bad_file(path, "be a complete .npz archive", _reason(error)) from None
         if len(data) < n_bytes:
             raise bad_file(path, f"hold {n_bytes} bytes for {name!r}", str(len(data)))
         array = np.frombuffer(data, dtype)
@@ -89,16 +91,19 @@ def _npz_entry(
 def _header(path: Path, stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
     """Read and check the header of one .npy array; NumPy itself limits its length."""
     try:
-        version = npy.read_magic(stream)
-        if version == (1, 0):
-            shape, fortran, dtype = npy.read_array_header_1_0(stream)
-        elif version in ((2, 0), (3, 0)):  # 3.0 differs in the encoding of field names alone
-            shape, fortran, dtype = npy.read_array_header_2_0(stream)
-        else:
-            raise ValueError(f"version {version}")
-    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, EOFError) as error:
-        reason = str(error).splitlines()[0][:80] if str(error) else type(error).__name__
-        raise bad_file(path, "begin with a .npy header", f"a damaged one: {reason}") from None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about headers written by Python 2
+            version = npy.read_magic(stream)
+            if version == (1, 0):
+                shape, fortran, dtype = npy.read_array_header_1_0(stream)
+            elif version in ((2, 0), (3, 0)):  # 3.0 differs in the encoding of names alone
+                shape, fortran, dtype = npy.read_array_header_2_0(stream)
+            else:
+                raise ValueError(f"version {version}")
+    except Exception as error:  # NumPy evaluates the header as a Python literal
+        raise bad_file(
+            path, "begin with a .npy header", f"a damaged one: {_reason(error)}"
+        ) from None
     if dtype.hasobject:
         raise bad_file(path, "hold numbers", "pickled Python objects, which are never loaded")
     if dtype.kind not in "fiub":
@@ -110,3 +115,7 @@ def _header(path: Path, stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dty
 
 def _size(shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> int:
     return math.prod(shape) * dtype.itemsize
+
+
+def _reason(error: Exception) -> str:
+    return str(error)[:80] or type(error).__name__
