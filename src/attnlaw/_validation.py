@@ -63,6 +63,12 @@ def real(
     for bound, words, holds in bounds:
         if bound is not None and not np.all(holds(array, bound)):
             raise complain(argument, f"{words} {bound:g}", value)
+    return plain(array)
+
+
+def plain(values: ArrayLike) -> Real:
+    """Return `values` as a float if it has no axes, else as a float64 array."""
+    array = np.asarray(values, dtype=np.float64)
     return float(array) if array.ndim == 0 else array
 
 

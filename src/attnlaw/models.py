@@ -107,7 +107,7 @@ class PooledSequences:
     @property
     def signal_gain(self) -> float:
         """Weight α = wᵀRw of the signal in the pooled covariance."""
-        return float(self.weights @ self.correlation @ self.weights)
+        return max(float(self.weights @ self.correlation @ self.weights), 0.0)
 
     @property
     def noise_gain(self) -> float:

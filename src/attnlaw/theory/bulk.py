@@ -1,0 +1,98 @@
+"""The noise bulk of pooled sequences: its law, and its right edge in closed form.
+
+Without a signal the sample covariance has the limiting spectrum κ (MP_δ ⊠ MP_γ). It is rational
+in one parameter t, z(t) = κ (t+1)(t+δ)(t+γ)/t², and everything about outliers is said in t.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnlaw._validation import Real, plain, real
+
+__all__ = ["bulk_edge", "edge_parameter"]
+
+Array = NDArray[np.float64]
+
+TINY = float(np.finfo(np.float64).tiny)
+"""Stands in for 0 as a divisor, where the limit is the wanted value."""
+
+
+def edge_parameter(vocab_ratio: ArrayLike, sample_ratio: ArrayLike) -> Real:
+    """Return the parameter t* of the bulk's right edge: a spike is seen when its t exceeds it.
+
+    Parameters
+    ----------
+    vocab_ratio, sample_ratio : float or array
+        δ = d/V ≥ 0 and γ = d/N ≥ 0; they broadcast.
+
+    Returns
+    -------
+    float or array
+        The unique positive root t* of t³ − (δ + γ + δγ) t − 2δγ = 0 (0 when both ratios are).
+
+    Notes
+    -----
+    theory.md §2.2, from z'(t) = 0. With s = (δ+γ+δγ)/3 the inequality of means gives s³ ≥ δ²γ²,
+    so all three roots are real and t* = 2√s cos(arccos(δγ/s^{3/2})/3), the cosine between √3/2
+    and 1: nothing cancels. One Newton step then removes the rounding of the arccosine.
+
+    Examples
+    --------
+    With infinitely many tokens it is Baik, Ben Arous and Péché's √γ; equal unit ratios give 2:
+
+    >>> edge_parameter(0.0, 0.25), edge_parameter(1.0, 1.0)
+    (0.5, 2.0)
+    """
+    delta = np.asarray(real("vocab_ratio", vocab_ratio, at_least=0))
+    gamma = np.asarray(real("sample_ratio", sample_ratio, at_least=0))
+    return plain(edge_root(delta, gamma))
+
+
+def edge_root(delta: Array, gamma: Array) -> Array:
+    """Return t* for ratios already checked."""
+    s = np.maximum((delta + gamma + delta * gamma) / 3, TINY)
+    cosine = np.minimum((delta / s) * (gamma / s) * np.sqrt(s), 1.0)  # δγ/s^{3/2}
+    t = 2 * np.sqrt(s) * np.cos(np.arccos(cosine) / 3)
+    slope = 3 * s / t / t  # (δ+γ+δγ)/t², between 3/4 and 1
+    t -= t * (1 - slope - 2 * (delta / t) * (gamma / t) / t) / (3 - slope)
+    return np.where(delta + gamma > 0, t, 0.0)
+
+
+def eigenvalue_ratio(t: Array, delta: Array, gamma: Array) -> Array:
+    """Return z(t)/κ = (t+1)(1+δ/t)(1+γ/t), the eigenvalue at parameter t ≥ 0."""
+    t = np.maximum(t, TINY)
+    return np.asarray((t + 1) * (1 + delta / t) * (1 + gamma / t))
+
+
+def bulk_edge(
+    vocab_ratio: ArrayLike, sample_ratio: ArrayLike, noise_gain: ArrayLike = 1.0
+) -> Real:
+    """Right edge of the noise bulk: no eigenvalue beyond it without a signal.
+
+    Parameters
+    ----------
+    vocab_ratio, sample_ratio : float or array
+        δ = d/V ≥ 0 and γ = d/N ≥ 0.
+    noise_gain : float or array
+        κ = wᵀw > 0.
+
+    Returns
+    -------
+    float or array
+        λ₊ = κ (t*+1)(t*+δ)(t*+γ)/t*² with t* from `edge_parameter`.
+
+    Notes
+    -----
+    theory.md §2.2, P1 Proposition 1.
+
+    Examples
+    --------
+    Infinite vocabulary: the Marchenko–Pastur edge (1+√γ)². Equal unit ratios: 27/4.
+
+    >>> bulk_edge(0.0, 0.25), bulk_edge(1.0, 1.0)
+    (2.25, 6.75)
+    """
+    delta = np.asarray(real("vocab_ratio", vocab_ratio, at_least=0))
+    gamma = np.asarray(real("sample_ratio", sample_ratio, at_least=0))
+    kappa = real("noise_gain", noise_gain, above=0)
+    return plain(kappa * eigenvalue_ratio(edge_root(delta, gamma), delta, gamma))

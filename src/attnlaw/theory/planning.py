@@ -1,0 +1,260 @@
+"""The inverse questions: how many samples, how large a vocabulary, how strong a signal."""
+
+import functools
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnlaw._validation import Real, complain, count, plain, real
+from attnlaw.models import PooledSequences
+from attnlaw.theory.bulk import TINY, Array, edge_root
+from attnlaw.theory.spikes import ceiling, overlap, population_overlap, spike_parameter
+
+__all__ = ["Plan", "plan"]
+
+BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a wanted squared overlap takes, each need with everything else held fixed.
+
+    A ratio of 0 (an infinite number) says that no number is large enough; `obstacles` says why.
+    """
+
+    squared_overlap: Real  # ζ that is wanted
+    sample_ratio: Real  # γ = d/N, the largest that does; 0 when none does
+    vocab_ratio: Real  # δ = d/V, the largest that does; 0 when none does
+    signal_norm: Real  # ‖μ‖, the smallest that does; infinite when the weights keep no signal
+    ceiling: Real  # ‖μ‖²/(‖μ‖²+δ) for tokens: no number of samples and no weights lift it
+    sample_limit: Real  # ζ with infinitely many samples
+    vocab_limit: Real  # ζ with an infinite vocabulary
+
+    def n_samples(self, dimension: int) -> Real:
+        """Smallest whole N = ⌈d/γ⌉ at a dimension; infinite where none does."""
+        return _whole(dimension, self.sample_ratio, step=1)
+
+    def n_vocab(self, dimension: int) -> Real:
+        """Smallest even V ≥ d/δ at a dimension; infinite where none does."""
+        return _whole(dimension, self.vocab_ratio, step=2)
+
+    @property
+    def obstacles(self) -> tuple[str, ...]:
+        """Sentences that say which needs cannot be met, and why; of a plan for one model."""
+        if any(np.ndim(value) for value in vars(self).values()):
+            raise complain("plan", "of a single model when its obstacles are asked for", self)
+        wanted, found = f"a squared overlap of {self.squared_overlap:.4g}", []
+        if self.sample_ratio == 0 and self.ceiling <= self.squared_overlap:
+            found.append(
+                f"No number of samples gives {wanted}: with tokens from this table the "
+                f"ceiling is ‖μ‖²/(‖μ‖² + d/V) = {self.ceiling:.4g}."
+            )
+        elif self.sample_ratio == 0:
+            found.append(
+                f"No number of samples gives {wanted}: with infinitely many it is "
+                f"{self.sample_limit:.4g}."
+            )
+        if self.vocab_ratio == 0:
+            found.append(
+                f"No vocabulary gives {wanted}: with an infinite one it is {self.vocab_limit:.4g}."
+            )
+        if np.isinf(self.signal_norm):
+            found.append(f"No signal gives {wanted}: the weights keep none of it.")
+        return tuple(found)
+
+
+def plan(model: PooledSequences, squared_overlap: ArrayLike = 0.8) -> Plan:
+    """Find the fewest samples, the smallest vocabulary and the weakest signal that do.
+
+    Parameters
+    ----------
+    model : PooledSequences
+        What is held fixed; each need is found with all the rest as it stands here.
+    squared_overlap : float or array
+        Wanted ζ, above 0 and below 1. Broadcasts with the model.
+
+    Returns
+    -------
+    Plan
+        Where the ceiling or the population limit makes a need impossible, its ratio is 0.
+
+    Notes
+    -----
+    theory.md §2.3 inverted. With q = ζ (for tokens ζ (‖μ‖²+δ)/‖μ‖²) and t as in `predict`:
+
+    - samples: ζ is a ratio of functions linear in γ, so
+      γ = t((1−q)t² − δ)/(qt² + (1+δ)t + 2δ), possible when q < 1 − δ/t²;
+    - signal: (1−q)t³ − qγt² − (δ+γ+δγ)t − 2δγ = 0 has one positive root for Gaussian sampling; for
+      tokens ζ grows with ‖μ‖ and is inverted by bisection to the last bit;
+    - vocabulary: ζ = q is a polynomial in δ of degree at most four. With tokens ζ need not fall
+      as δ grows (the class means lend the signal strength), so all its roots are found and the
+      largest δ up to which ζ ≥ q holds is taken.
+
+    Examples
+    --------
+    Planned for, the overlap is what was wanted:
+
+    >>> import attnlaw as al
+    >>> from dataclasses import replace
+    >>> model = al.PooledSequences(
+    ...     vocab_ratio=0.05, sample_ratio=2.0, signal_norm=1.0,
+    ...     correlation=al.prefix_correlation(20, prefix=5), weights=al.causal_weights(20),
+    ... )
+    >>> needs = plan(model, squared_overlap=0.8)
+    >>> needs.n_samples(dimension=768)
+    1428.0
+    >>> round(al.predict(replace(model, sample_ratio=needs.sample_ratio)).squared_overlap, 12)
+    0.8
+    """
+    wanted = np.asarray(real("squared_overlap", squared_overlap, above=0, below=1))
+    try:
+        shape = np.broadcast_shapes(wanted.shape, model.shape)
+    except ValueError:
+        raise complain("squared_overlap", f"broadcastable to {model.shape}", wanted) from None
+    delta, gamma, norm, zeta = np.broadcast_arrays(
+        model.vocab_ratio, model.sample_ratio, model.signal_norm, wanted
+    )
+    token, snr = model.sampling == "token", model.snr
+    zero = np.zeros(shape)
+    top = ceiling(norm, delta) if token else np.ones(shape)
+    limit = top * population_overlap(spike_parameter(norm, delta, snr, token=token), delta)
+    infinite = overlap(spike_parameter(norm, zero, snr, token=token), np.sqrt(gamma), zero, gamma)
+    return Plan(
+        squared_overlap=plain(zeta),
+        sample_ratio=plain(_sample_ratio(zeta, norm, delta, snr, token=token)),
+        vocab_ratio=plain(_vocab_ratio(zeta, norm, gamma, snr, token=token)),
+        signal_norm=plain(_signal_norm(zeta, delta, gamma, snr, token=token)),
+        ceiling=plain(top),
+        sample_limit=plain(limit),
+        vocab_limit=plain(infinite),
+    )
+
+
+def _whole(dimension: int, ratio: Real, *, step: int) -> Real:
+    d, c = count("dimension", dimension), np.asarray(ratio)
+    # a ratio that is a whole number up to rounding does not cost one more
+    n = step * np.ceil(d / np.maximum(c, TINY) / step * (1 - 1e-12))
+    return plain(np.where(c > 0, np.maximum(n, step), np.inf))
+
+
+def _zeta(norm: Array, delta: Array, gamma: Array, snr: float, *, token: bool) -> Array:
+    t = spike_parameter(norm, delta, snr, token=token)
+    zeta = overlap(t, edge_root(delta, gamma), delta, gamma)
+    return zeta * ceiling(norm, delta) if token else zeta
+
+
+def _sample_ratio(zeta: Array, norm: Array, delta: Array, snr: float, *, token: bool) -> Array:
+    q = zeta / np.maximum(ceiling(norm, delta), TINY) if token else zeta
+    t = np.maximum(spike_parameter(norm, delta, snr, token=token), TINY)
+    excess = (1 - q) * t**2 - delta  # q < ζ_pop = 1 − δ/t²
+    gamma = np.maximum(t * excess, 0.0) / (q * t**2 + (1 + delta) * t + 2 * delta)
+    return np.asarray(gamma)
+
+
+def _signal_norm(zeta: Array, delta: Array, gamma: Array, snr: float, *, token: bool) -> Array:
+    if snr == 0:
+        return np.full(zeta.shape, np.inf)
+    if not token:
+        return np.asarray(np.sqrt((_parameter_for(zeta, delta, gamma) + delta) / snr))
+    # ζ = ceiling · ζ(t): where both factors reach √ζ, the product reaches ζ
+    share = np.sqrt(zeta)
+    squared = np.maximum(
+        (_parameter_for(share, delta, gamma) + delta) / snr, delta * share / (1 - share)
+    )
+    return _first_true(
+        lambda norm: _zeta(norm, delta, gamma, snr, token=True) >= zeta,
+        np.zeros(zeta.shape),
+        np.sqrt(squared) * (1 + 1e-9),
+    )
+
+
+def _parameter_for(zeta: Array, delta: Array, gamma: Array) -> Array:
+    """Return t with ζ(t) = zeta; ζ rises from 0 at t* to 1."""
+    low = edge_root(delta, gamma)
+    # 1 − ζ(t) ≤ (γ + (δ+γ+δγ)/t + 2δγ/t²)/t, which is below 1 − zeta at the upper end
+    high = low + 1 + (1 + delta + 2 * gamma + 3 * delta * gamma) / (1 - zeta)
+    return _first_true(lambda t: overlap(t, low, delta, gamma) >= zeta, low, high)
+
+
+def _vocab_ratio(zeta: Array, norm: Array, gamma: Array, snr: float, *, token: bool) -> Array:
+    """Return the largest δ with ζ(δ) ≥ zeta.
+
+    On (0, end), where t = A + Bδ > 0, the sign of ζ(δ) − zeta is that of a polynomial. Between
+    its critical points it is monotone, and those are found from its derivatives' in turn.
+    """
+    m = norm**2
+    A, B = snr * m, snr - 1 if token else -1.0
+    end = m * (1 / zeta - 1) if token else A  # where the ceiling, or t, says no
+    if B < 0:
+        end = np.minimum(end, A / -B)
+    one, zero = np.ones(zeta.shape), np.zeros(zeta.shape)
+    t = [A, B * end]  # coefficients of powers of x = δ/end
+    squared = _times(t, t)
+    cubed = _times(squared, t)
+    numerator = _plus(cubed, _times([-gamma, -(1 + gamma) * end], t), [zero, -2 * gamma * end])
+    denominator = _times(
+        [zeta * m, zeta * end] if token else [zeta], _plus(cubed, _times([gamma], squared))
+    )
+    sign = _plus(_times([m if token else one], numerator), [-c for c in denominator])
+    breaks = [zero, one]
+    for order in (3, 2, 1):
+        derivative = sign
+        for _ in range(order):
+            derivative = [k * c for k, c in enumerate(derivative)][1:]
+        roots = [_crossing(derivative, a, b) for a, b in itertools.pairwise(breaks)]
+        breaks = [zero, *roots, one]
+
+    def holds(x: Array) -> BoolArray:
+        return _zeta(norm, x * end, gamma, snr, token=token) >= zeta
+
+    low, high = zero, zero  # the last stretch that begins with enough and ends with too little
+    for a, b in itertools.pairwise(breaks):
+        enough = holds(a)
+        low, high = np.where(enough, a, low), np.where(enough, b, high)
+    found = _first_true(lambda x: ~holds(x), low, high)
+    return np.where(holds(high), high, found) * end
+
+
+Polynomial = list[Array]
+
+
+def _plus(*terms: Polynomial) -> Polynomial:
+    total = [np.zeros(())] * max(map(len, terms))
+    for term in terms:
+        for k, coefficient in enumerate(term):
+            total[k] = total[k] + coefficient
+    return total
+
+
+def _times(left: Polynomial, right: Polynomial) -> Polynomial:
+    product = [np.zeros(())] * (len(left) + len(right) - 1)
+    for i, a in enumerate(left):
+        for j, b in enumerate(right):
+            product[i + j] = product[i + j] + a * b
+    return product
+
+
+def _crossing(polynomial: Polynomial, low: Array, high: Array) -> Array:
+    """Return a root between `low` and `high` where the polynomial is monotone, else an end."""
+
+    def value(x: Array) -> Array:
+        return functools.reduce(lambda total, c: total * x + c, reversed(polynomial))
+
+    end = np.sign(value(high))
+    return _first_true(lambda x: np.sign(value(x)) == end, low, high, steps=60)
+
+
+def _first_true(
+    holds: Callable[[Array], BoolArray], low: Array, high: Array, steps: int = 200
+) -> Array:
+    """Return by bisection the smallest number in (low, high] from which `holds` is true."""
+    for _ in range(steps):
+        middle = low + (high - low) / 2
+        if np.all((middle <= low) | (middle >= high)):
+            break
+        true = holds(middle)
+        low, high = np.where(true, low, middle), np.where(true, middle, high)
+    return high

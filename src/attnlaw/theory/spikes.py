@@ -1,0 +1,186 @@
+"""The spike: where the signal's eigenvalue lies, and how far its eigenvector can be trusted.
+
+Letters (theory.md §2): δ = d/V, γ = d/N, θ the strength of the spike, ρ = (α/κ) θ its ratio to
+the noise, t = ρ − δ the parameter in which all formulas are rational, t* the bulk edge's.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attnlaw._validation import Real, choice, plain, real
+from attnlaw.models import PooledSequences
+from attnlaw.results import Spike
+from attnlaw.theory.bulk import TINY, Array, edge_root, eigenvalue_ratio
+from attnlaw.theory.validity import warn_if_far_from_limit
+
+__all__ = ["predict", "squared_overlap"]
+
+
+def predict(model: PooledSequences) -> Spike:
+    """Predict the signal's eigenvalue and overlap, and the edge they must pass.
+
+    Parameters
+    ----------
+    model : PooledSequences
+        Its ratios and signal norm may be arrays; the prediction has their broadcast shape.
+
+    Returns
+    -------
+    Spike
+        Below threshold, what the theorem gives: the edge for eigenvalues, 0 for overlaps.
+
+    Notes
+    -----
+    theory.md §2.3 (P1 Theorems 1–4), with t = ρ − δ:
+
+    - population (t > √δ): ℓ = κ (t+δ)(t+1)/t, ζ_pop = 1 − δ/t²;
+    - sample (t > t*): λ = κ (t+1)(t+δ)(t+γ)/t²,
+      ζ_samp = 1 − γ(t+1)(t+δ)/((t+γ)(t²−δ)), ζ = ζ_pop ζ_samp.
+
+    ``sampling="gaussian"``: ρ = (α/κ) ‖μ‖², as in P1. ``sampling="token"``: the table's own class
+    means move the spike to μ + m with ‖m‖² → δ, so ρ = (α/κ)(‖μ‖² + δ) and overlaps with μ carry
+    the factor ‖μ‖²/(‖μ‖² + δ), a ceiling that no amount of data lifts. There `is_detectable`
+    says that an eigenvalue leaves the bulk; for a large SNR it does even with ‖μ‖ = 0, along m.
+
+    Tokens that are not centred show a second outlier along the table's mean, with t =
+    ((Σw)²/κ − 1) δ; `mean_eigenvalue` is the edge when it is hidden in the bulk.
+
+    Examples
+    --------
+    >>> import attnlaw as al
+    >>> model = al.PooledSequences(
+    ...     vocab_ratio=0.5, sample_ratio=0.4, signal_norm=1.0, sampling="gaussian",
+    ...     correlation=al.prefix_correlation(20, prefix=5),
+    ...     weights=al.optimal_weights(al.prefix_correlation(20, prefix=5)),
+    ... )
+    >>> round(predict(model).squared_overlap, 12)
+    0.864449483497
+    """
+    warn_if_far_from_limit(model)
+    delta, gamma, norm = (
+        np.asarray(x) for x in (model.vocab_ratio, model.sample_ratio, model.signal_norm)
+    )
+    kappa, token = model.noise_gain, model.sampling == "token"
+    t_star = edge_root(delta, gamma)
+    edge = kappa * eigenvalue_ratio(t_star, delta, gamma)
+
+    t = spike_parameter(norm, delta, model.snr, token=token)
+    seen = t > t_star
+    outlier = kappa * eigenvalue_ratio(np.maximum(t, t_star), delta, gamma)
+    t_population = np.maximum(t, np.sqrt(delta))
+    population = kappa * eigenvalue_ratio(t_population, delta, np.zeros(()))
+    top = ceiling(norm, delta) if token else np.ones(())
+    zeta_population = population_overlap(t, delta)
+    zeta = overlap(t, t_star, delta, gamma)
+    zeta_sample = zeta / np.where(seen, zeta_population, 1.0)
+
+    mean_eigenvalue = edge
+    if token and not model.centred:
+        t_mean = (model.weights.sum() ** 2 / kappa - 1) * delta
+        mean_eigenvalue = kappa * eigenvalue_ratio(np.maximum(t_mean, t_star), delta, gamma)
+
+    def full(values: Array) -> Real:
+        return plain(np.broadcast_to(values, model.shape))
+
+    detectable = np.broadcast_to(seen, model.shape)
+    return Spike(
+        top_eigenvalue=full(np.where(seen, outlier, edge)),
+        squared_overlap=full(top * zeta),
+        bulk_edge=full(edge),
+        population_eigenvalue=full(population),
+        population_overlap=full(top * zeta_population),
+        sample_overlap=full(zeta_sample),
+        mean_eigenvalue=full(mean_eigenvalue),
+        is_detectable=detectable if model.shape else bool(detectable),
+    )
+
+
+def squared_overlap(
+    *,
+    signal_norm: ArrayLike,
+    vocab_ratio: ArrayLike,
+    sample_ratio: ArrayLike,
+    snr: ArrayLike,
+    sampling: str = "token",
+) -> Real:
+    """Squared overlap of the leading eigenvector with the signal, elementwise over arrays.
+
+    Parameters
+    ----------
+    signal_norm : float or array
+        ‖μ‖ ≥ 0.
+    vocab_ratio, sample_ratio : float or array
+        δ = d/V ≥ 0 and γ = d/N ≥ 0.
+    snr : float or array
+        Effective signal-to-noise ratio α/κ = wᵀRw/wᵀw ≥ 0 of the pooling weights.
+    sampling : "token" or "gaussian"
+        See `PooledSequences`.
+
+    Returns
+    -------
+    float or array
+        ζ = (t³ − (δ+γ+δγ)t − 2δγ)/(t²(t+γ)) where t > t*, else 0; for tokens times
+        ‖μ‖²/(‖μ‖²+δ). Shape: that to which the arguments broadcast.
+
+    Notes
+    -----
+    theory.md §2.3. The numerator has t* as a root; dividing it out gives, with x = t*/t and
+    k = 2δγ/t*³, the form that is coded: ζ = (1−x)(1+x+kx²)/(1+γx/t*). It keeps its relative
+    accuracy down to the threshold.
+
+    Examples
+    --------
+    One call for a heat map:
+
+    >>> grid = squared_overlap(
+    ...     signal_norm=np.linspace(0, 2, 5), vocab_ratio=np.array([[0.1], [0.5]]),
+    ...     sample_ratio=0.4, snr=5.0,
+    ... )
+    >>> grid.round(3)
+    array([[0.   , 0.451, 0.83 , 0.922, 0.956],
+           [0.   , 0.262, 0.616, 0.789, 0.871]])
+    """
+    norm = np.asarray(real("signal_norm", signal_norm, at_least=0))
+    delta = np.asarray(real("vocab_ratio", vocab_ratio, at_least=0))
+    gamma = np.asarray(real("sample_ratio", sample_ratio, at_least=0))
+    ratio = np.asarray(real("snr", snr, at_least=0))
+    token = choice("sampling", sampling, ("token", "gaussian")) == "token"
+    t = spike_parameter(norm, delta, ratio, token=token)
+    zeta = overlap(t, edge_root(delta, gamma), delta, gamma)
+    if token:
+        zeta *= ceiling(norm, delta)
+    return plain(zeta)
+
+
+def spike_parameter(norm: Array, delta: Array, snr: ArrayLike, *, token: bool) -> Array:
+    """Return t = ρ − δ; with tokens snr (‖μ‖²+δ) − δ, written so that nothing cancels."""
+    snr = np.asarray(snr)
+    return np.asarray(snr * norm**2 + ((snr - 1) * delta if token else -delta))
+
+
+def ceiling(norm: Array, delta: Array) -> Array:
+    """Return ‖μ‖²/(‖μ‖²+δ), and 0 where there is no signal."""
+    return np.asarray(norm**2 / np.maximum(norm**2 + delta, TINY))
+
+
+def population_overlap(t: Array, delta: Array) -> Array:
+    """Return ζ_pop = 1 − δ/t² where t > √δ, else 0."""
+    root = np.maximum(np.sqrt(delta), TINY)
+    x = root / np.maximum(t, root)
+    return np.asarray((1 - x) * (1 + x))
+
+
+def overlap(t: Array, t_star: Array, delta: Array, gamma: Array) -> Array:
+    """Return ζ(t), 0 below threshold, as a fresh array and in few passes: heat maps are large."""
+    t_star = np.maximum(t_star, TINY)
+    k = 2 * (delta / t_star) * (gamma / t_star) / t_star
+    x = np.asarray(t_star / np.maximum(t, t_star))  # 1 at and below threshold
+    zeta = np.asarray(k * x)
+    zeta += 1
+    zeta *= x
+    zeta += 1
+    zeta *= 1 - x
+    x = x * (gamma / t_star)
+    x += 1
+    zeta /= x
+    return zeta
