@@ -1,1 +1,8 @@
-"""To come."""
+"""Limiting spectra as objects, and the algebra of free probability on them."""
+
+from attnlaw.laws.discrete import Discrete
+from attnlaw.laws.law import Atom, Law
+from attnlaw.laws.marchenko_pastur import MarchenkoPastur
+from attnlaw.laws.semicircle import Semicircle
+
+__all__ = ["Atom", "Discrete", "Law", "MarchenkoPastur", "Semicircle"]

@@ -1,0 +1,263 @@
+"""A limiting spectrum as an object: what every law answers, and the algebra of laws."""
+
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnlaw._validation import complain, count, frozen, real_array
+from attnlaw.laws import expression as ex
+from attnlaw.laws.expression import Expression
+from attnlaw.laws.masses import atom_arrays
+from attnlaw.laws.moments import moments
+from attnlaw.laws.notation import describe
+from attnlaw.laws.quantiles import QuantileTable
+
+__all__ = ["Atom", "Law"]
+
+Floats = NDArray[np.float64]
+
+
+class Atom(NamedTuple):
+    """The atoms of a law: where, and how much mass each carries."""
+
+    location: Floats
+    mass: Floats
+
+
+class Law:
+    """A probability law on the real line, made from simple laws by free probability.
+
+    Laws combine: `A @ B` is the free product, `A + B` the free sum, `A + 2.0` a shift and
+    `0.5 * A` a scale. They are immutable, and equal when they are written the same way in
+    normal form.
+
+    Examples
+    --------
+    >>> from attnlaw.laws import Discrete, MarchenkoPastur
+    >>> law = Discrete([1, 10]) @ MarchenkoPastur(0.05)
+    >>> law.support.round(4)
+    array([[ 0.6858,  1.3084],
+           [ 7.1161, 13.4396]])
+    >>> round(float(law.cdf(4.0)), 12)      # half of the eigenvalues belong to the atom at 1
+    0.5
+    """
+
+    _expression: Expression
+
+    def __init__(self, expression: Expression) -> None:
+        self.__dict__["_expression"] = expression
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a law cannot be changed: {name} is fixed")
+
+    # What a kind of law must know: the continuous part on its support.
+
+    @cached_property
+    def support(self) -> Floats:
+        """Intervals of the continuous part, one in each row (n_intervals × 2)."""
+        return frozen(self._intervals())
+
+    def _intervals(self) -> Floats:
+        raise NotImplementedError
+
+    def _density_inside(self, x: Floats) -> Floats:
+        """Density at points inside the support (a flat array)."""
+        raise NotImplementedError
+
+    def _cdf_inside(self, x: Floats) -> Floats:
+        """Cdf at points inside the support (a flat array)."""
+        raise NotImplementedError
+
+    def _inside(self, x: Floats) -> tuple[Floats, Floats]:
+        """Density and cdf at points inside the support (a flat array)."""
+        return self._density_inside(x), self._cdf_inside(x)
+
+    def _cauchy(self, z: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """G(z) = ∫ν(dx)/(z−x) for a flat array with Im z ≥ 0, real z outside the support."""
+        raise NotImplementedError
+
+    # What every law answers.
+
+    @property
+    def edges(self) -> Floats:
+        """All edges of the continuous part, in increasing order."""
+        return self.support.ravel()
+
+    @cached_property
+    def atom(self) -> Atom:
+        """Atoms (location, mass), in increasing order; empty arrays when there are none."""
+        location, mass = atom_arrays(self._expression)
+        return Atom(frozen(location), frozen(mass))
+
+    def density(self, x: ArrayLike) -> Any:
+        """Density of the continuous part at x, 0 outside the support."""
+        x = real_array("x", x)
+        result = np.zeros(x.size)
+        inside = self._is_inside(x.ravel())
+        if inside.any():
+            result[inside] = self._density_inside(x.ravel()[inside])
+        return result.reshape(x.shape)[()]
+
+    def cdf(self, x: ArrayLike) -> Any:
+        """Mass of (−∞, x], atoms included."""
+        x = real_array("x", x)
+        flat = x.ravel()
+        result = self._step(flat)
+        inside = self._is_inside(flat)
+        if inside.any():
+            result[inside] = self._cdf_inside(flat[inside])
+        return result.reshape(x.shape)[()]
+
+    def quantile(self, q: ArrayLike) -> Any:
+        """Return the smallest x with cdf(x) ≥ q, for q in [0, 1]."""
+        q = real_array("q", q)
+        if not ((q >= 0) & (q <= 1)).all():
+            raise complain("q", "between 0 and 1", q if q.ndim else float(q))
+        return self._quantiles(q.ravel()).reshape(q.shape)[()]
+
+    def stieltjes(self, z: ArrayLike) -> Any:
+        """Stieltjes transform ∫ν(dx)/(x−z), for complex z or real z outside the support."""
+        z = np.asarray(z)
+        if z.dtype.kind not in "fiuc":
+            raise complain("z", "made of numbers", z)
+        if not np.isfinite(z).all():
+            raise complain("z", "finite", z if z.ndim else z[()])
+        flat = z.ravel().astype(np.complex128)
+        on_axis = flat.imag == 0
+        if on_axis.any():
+            x = flat.real[on_axis]
+            bad = self._is_inside(x) | np.isin(x, self.edges) | np.isin(x, self.atom.location)
+            if bad.any():
+                raise complain("z", "outside the support when real", float(x[bad][0]))
+        below = flat.imag < 0
+        g = self._cauchy(np.where(below, flat.conj(), flat))
+        m = -np.where(below, g.conj(), g).reshape(z.shape)
+        return (m if z.dtype.kind == "c" else m.real)[()]
+
+    def moment(self, k: int) -> float:
+        """Moment ∫ xᵏ ν(dx), from the power series of the law (no quadrature)."""
+        k = count("k", k, at_least=0)
+        return float(moments(self._expression, k)[k])
+
+    def sample(self, n: int, rng: np.random.Generator | int | None = None) -> Floats:
+        """Draw n independent values of the law."""
+        rng = np.random.default_rng(rng)
+        values: Floats = self._quantiles(rng.random(count("n", n)))
+        return values
+
+    # Shared machinery.
+
+    def _is_inside(self, x: Floats) -> NDArray[np.bool_]:
+        place = np.searchsorted(self.edges, x, side="left")
+        strictly: NDArray[np.bool_] = (place % 2 == 1) & ~np.isin(x, self.edges)
+        return strictly
+
+    @cached_property
+    def _interval_masses(self) -> Floats:
+        """Mass of the continuous part on each interval of the support."""
+        low, high = self.support.T
+        between = 0.5 * (high[:-1] + low[1:])  # one point in each bounded gap
+        inner = self._gap_cdf(between) if between.size else np.zeros(0)
+        atoms_below = [self.atom.mass[self.atom.location <= x].sum() for x in between]
+        total = 1 - self.atom.mass.sum()
+        steps = np.concatenate([[0.0], inner - np.array(atoms_below), [total]])
+        return np.diff(steps) if len(low) else np.zeros(0)
+
+    def _gap_cdf(self, x: Floats) -> Floats:
+        """Cdf at points between two intervals."""
+        raise NotImplementedError
+
+    def _step(self, x: Floats) -> Floats:
+        """Cdf outside the continuous part."""
+        result = np.zeros(x.size)
+        if len(self.support):
+            below = np.concatenate([[0.0], np.cumsum(self._interval_masses)])
+            result += below[np.searchsorted(self.support[:, 1], x, side="right")]
+        if len(self.atom.location):
+            below = np.concatenate([[0.0], np.cumsum(self.atom.mass)])
+            result += below[np.searchsorted(self.atom.location, x, side="right")]
+        return np.clip(result, 0.0, 1.0)
+
+    @cached_property
+    def _table(self) -> QuantileTable:
+        return QuantileTable(self)
+
+    def _quantiles(self, q: Floats) -> Floats:
+        return self._table.invert(q)
+
+    # Algebra.
+
+    def __matmul__(self, other: object) -> "Law":
+        from attnlaw.laws.algebra import product
+
+        return product(self, other) if isinstance(other, Law) else NotImplemented
+
+    def __add__(self, other: object) -> "Law":
+        from attnlaw.laws.algebra import law_of
+
+        if isinstance(other, Law):
+            return law_of(ex.free_sum(self._expression, other._expression))
+        shift = _number("shift", other)
+        if shift is None:
+            return NotImplemented
+        expression = self._expression
+        return law_of(ex.chain(expression.base, *expression.stages, ex.Addition(shift=shift)))
+
+    def __mul__(self, other: object) -> "Law":
+        from attnlaw.laws.algebra import law_of
+
+        scale = _number("scale", other)
+        if scale is None:
+            return NotImplemented
+        return law_of(ex.scaled(self._expression, scale))
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __neg__(self) -> "Law":
+        return self * -1.0
+
+    def __sub__(self, other: object) -> "Law":
+        if isinstance(other, Law):
+            return self + other * -1.0
+        shift = _number("shift", other)
+        return NotImplemented if shift is None else self + -shift
+
+    def __rsub__(self, other: object) -> "Law":
+        return -self + other
+
+    def __truediv__(self, other: object) -> "Law":
+        scale = _number("scale", other)
+        if scale is None:
+            return NotImplemented
+        if scale == 0:
+            raise complain("scale", "different from zero", scale)
+        return self * (1 / scale)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Law):
+            return NotImplemented
+        return self._expression == other._expression
+
+    def __hash__(self) -> int:
+        return hash(self._expression)
+
+    def __repr__(self) -> str:
+        return describe(self._expression)
+
+    __array_ufunc__ = None  # numpy scalars leave `scalar * law` to us
+
+
+def _number(name: str, value: Any) -> float | None:
+    """Return a real scalar as a checked float, or None for anything else."""
+    if np.ndim(value) or not np.isrealobj(value) or isinstance(value, str | bytes | None):
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    if not np.isfinite(number):
+        raise complain(name, "finite", number)
+    return number
