@@ -22,6 +22,7 @@ from attnlaw.covariance import (
     pooled_covariance,
     token_covariance,
 )
+from attnlaw.laws import Discrete, MarchenkoPastur, Semicircle
 from attnlaw.models import PooledSequences
 from attnlaw.results import Accuracy, Spike
 from attnlaw.simulation import (
@@ -59,11 +60,14 @@ __version__ = "0.1.0"
 __all__ = [
     "Accuracy",
     "CovarianceAccumulator",
+    "Discrete",
     "LearnedWeights",
+    "MarchenkoPastur",
     "Plan",
     "PooledCovariance",
     "PooledSequences",
     "RegimeWarning",
+    "Semicircle",
     "Spike",
     "Thresholds",
     "Validity",
