@@ -1,0 +1,110 @@
+"""A cell: the piece of a sweep that is computed, stored, and lost or kept as a whole."""
+
+import hashlib
+import json
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.models import PooledSequences
+from attnlaw.results import Spike
+from attnlaw.sweeps.grid import Sweep
+
+__all__ = ["FIELDS", "Cell", "Results", "cell", "cell_shape", "compute", "one_thread"]
+
+Floats = NDArray[np.float64]
+Results = Generator[tuple[int, Floats], None, None]
+"""Places of cells and what they observed, as they come."""
+
+FIELDS = tuple(field.name for field in fields(Spike))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """A model at one size, and the stream of random numbers that belongs to it."""
+
+    model: PooledSequences
+    dimension: int  # d
+    n_trials: int
+    stream: np.random.SeedSequence  # its children are the streams of the trials
+    label: str  # in words, for messages
+
+
+def cell_shape(sweep: Sweep) -> tuple[int, ...]:
+    """Shape of what a cell observes: fields of the spike, trials, axes that share noise."""
+    shared = (len(sweep.axes[name]) for name in sweep.shared_axes)
+    return (len(FIELDS), sweep.trials_per_cell or 1, *shared)
+
+
+def cell(sweep: Sweep, index: int) -> Cell:
+    """Return the cell at a place in the sweep.
+
+    Notes
+    -----
+    The stream is that of `seed` with a spawn key made of the cell's own parameters, by SHA-256
+    of their JSON; shared noise leaves the signal norm and the weights out of it. Trial k of a
+    point has the stream's k-th child, as in `observe`, so cells of one point continue each
+    other and the division into cells changes nothing.
+    """
+    axes = sweep.cell_axes
+    place = np.unravel_index(index, tuple(map(len, axes.values())))
+    here = {name: axes[name][k] for name, k in zip(axes, place, strict=True)}
+    first_trial = here.pop("first_trial")
+    point = {**sweep.parameters, **here}
+    digest = hashlib.sha256(json.dumps(_identity(sweep, point), sort_keys=True).encode()).digest()
+    stream = np.random.SeedSequence(
+        sweep.seed,
+        spawn_key=tuple(np.frombuffer(digest, "<u4").tolist()),
+        n_children_spawned=first_trial,
+    )
+    label = ", ".join(f"{name} = {value!r}" for name, value in here.items())
+    return Cell(
+        model=sweep.model(point),
+        dimension=point["dimension"],
+        n_trials=sweep.trials_per_cell or 1,
+        stream=stream,
+        label=f"cell {index} ({label})" if label else f"cell {index}",
+    )
+
+
+def compute(sweep: Sweep, index: int) -> Floats:
+    """Observe a cell: an array of shape `cell_shape`, truth values as 0 and 1."""
+    from attnlaw.simulation import observe
+
+    work = cell(sweep, index)
+    rng = np.random.default_rng(work.stream)
+    try:
+        seen = observe(work.model, work.dimension, work.n_trials, rng, method=sweep.method)
+    except Exception as error:
+        error.add_note(f"This happened in {work.label} of the sweep.")
+        raise
+    values = [np.asarray(getattr(seen, name), dtype=np.float64) for name in FIELDS]
+    return np.stack(values).reshape(cell_shape(sweep))
+
+
+def _identity(sweep: Sweep, point: dict[str, Any]) -> dict[str, Any]:
+    """Return what decides the random numbers of a point, in plain types."""
+    given = sweep.as_mapping()
+    correlation = {k: point.get(k, v) for k, v in given["correlation"].items()}
+    names = ["sampling", "centred", "vocab_ratio", "sample_ratio", "dimension"]
+    identity = {"correlation": correlation, **{name: point[name] for name in names}}
+    if not sweep.share_noise:
+        label = point["weights"]
+        identity["weights"] = label if isinstance(sweep.weights, str) else given["weights"][label]
+        identity["signal_norm"] = point["signal_norm"]
+    return identity
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Hold linear algebra to one thread: sums shared by several are rounded differently."""
+    from threadpoolctl import threadpool_limits
+
+    import attnlaw.simulation  # noqa: F401  the libraries must be there to be limited
+
+    with threadpool_limits(limits=1):
+        yield

@@ -1,0 +1,128 @@
+"""Results of a sweep as a labelled dataset: observed and predicted, side by side."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.sweeps.cells import FIELDS
+from attnlaw.sweeps.grid import Sweep
+
+if TYPE_CHECKING:
+    from xarray import Dataset
+
+__all__ = ["labelled", "load", "save", "values_digest"]
+
+Floats = NDArray[np.float64]
+
+MEANING = {
+    "top_eigenvalue": "eigenvalue λ of the sample covariance along the signal",
+    "squared_overlap": "squared overlap ζ of its eigenvector with the signal",
+    "bulk_edge": "right edge λ₊ of the noise bulk",
+    "population_eigenvalue": "eigenvalue ℓ of the population covariance along the signal",
+    "population_overlap": "squared overlap of its eigenvector with the signal",
+    "sample_overlap": "squared overlap of sample and population eigenvectors",
+    "mean_eigenvalue": "eigenvalue of the sample covariance along the mean of the table",
+    "is_detectable": "whether the signal leaves the bulk",
+}
+
+
+def labelled(
+    sweep: Sweep, done: NDArray[np.bool_], values: Floats, software: Mapping[str, str]
+) -> "Dataset":
+    """Return the dataset of a sweep from what its cells observed.
+
+    Parameters
+    ----------
+    sweep : Sweep
+        The grid.
+    done, values
+        As `read_journal` gives them. Cells that are not done are NaN in the dataset.
+    software : mapping
+        Versions, for the attributes.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``observed_…`` with the axes of the sweep and ``trial``, ``predicted_…`` with those axes
+        on which the theory depends, for each field of `Spike`.
+    """
+    import xarray as xr
+
+    cell_axes = sweep.cell_axes
+    dims = [*(name for name in cell_axes if name != "first_trial"), "trial", *sweep.shared_axes]
+    sizes = {**{name: len(v) for name, v in sweep.axes.items()}, "trial": sweep.n_trials}
+    # cells × (field, trial, shared axes): bring the field to the front, join pieces of trials
+    columns = np.moveaxis(values, 1, 0).reshape(len(FIELDS), *(sizes[name] for name in dims))
+    order = [*sweep.axes, "trial"]
+    complete = bool(done.all())
+    variables: dict[str, Any] = {}
+    for name, column in zip(FIELDS, columns, strict=True):
+        observed = xr.DataArray(column, dims=dims).transpose(*order)
+        if name == "is_detectable" and complete:
+            observed = observed.astype(bool)
+        variables[f"observed_{name}"] = observed.assign_attrs(long_name=MEANING[name])
+    for name, prediction in _predicted(sweep).items():
+        variables[f"predicted_{name}"] = prediction.assign_attrs(long_name=MEANING[name])
+    coordinates = {**sweep.parameters, **{name: list(v) for name, v in sweep.axes.items()}}
+    coordinates["trial"] = np.arange(sweep.n_trials)
+    data = xr.Dataset(variables, coords=coordinates)
+    data.attrs = {
+        "title": "A sweep of attnlaw: observed by simulation, predicted by theory",
+        "sweep": json.dumps(sweep.as_mapping(), ensure_ascii=False),
+        "n_cells": sweep.n_cells,
+        "n_cells_missing": int((~done).sum()),
+        **{f"software_{name}": text for name, text in software.items()},
+    }
+    data.attrs["values_sha256"] = values_digest(data)
+    return data
+
+
+def save(data: "Dataset", path: Path) -> None:
+    """Write a dataset as NetCDF-4, which any language can read."""
+    data.to_netcdf(path, engine="netcdf4")
+
+
+def load(path: Path) -> "Dataset":
+    """Read a dataset into memory."""
+    import xarray as xr
+
+    return xr.load_dataset(path, engine="netcdf4")
+
+
+def values_digest(data: "Dataset") -> str:
+    """Return the SHA-256 of all variables, by name: equal when every byte of them is."""
+    digest = hashlib.sha256()
+    for name in sorted(map(str, data.data_vars)):
+        values = np.ascontiguousarray(data[name].values)
+        digest.update(f"{name} {values.dtype.str} {values.shape}".encode())
+        digest.update(values.tobytes())
+    return digest.hexdigest()
+
+
+def _predicted(sweep: Sweep) -> dict[str, Any]:
+    """Predict every point; one call covers the whole grid of ratios and signal norms."""
+    import xarray as xr
+
+    from attnlaw.theory import predict
+
+    axes = {name: v for name, v in sweep.axes.items() if name != "dimension"}
+    inner = [name for name in axes if name in ("vocab_ratio", "sample_ratio", "signal_norm")]
+    outer = [name for name in axes if name not in inner]
+    grids = np.meshgrid(*(axes[name] for name in inner), indexing="ij", sparse=True)
+    numbers = dict(zip(inner, grids, strict=True))
+    shape = tuple(len(axes[name]) for name in inner)
+    columns: dict[str, list[Any]] = {name: [] for name in FIELDS}
+    for point in sweep.points(*outer):
+        spike = predict(sweep.model({**sweep.parameters, **point, **numbers}))
+        for name in FIELDS:
+            columns[name].append(np.broadcast_to(getattr(spike, name), shape))
+    sizes = tuple(map(len, axes.values()))
+    return {
+        name: xr.DataArray(np.reshape(column, sizes), dims=list(axes))
+        for name, column in columns.items()
+    }

@@ -1,0 +1,215 @@
+"""A sweep: a grid of models to observe, described once and validated at once."""
+
+import itertools
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from attnlaw._validation import complain, count
+from attnlaw.models import PooledSequences
+from attnlaw.sweeps.parameters import (
+    ARRAYS,
+    CORRELATIONS,
+    WEIGHTS,
+    axis,
+    correlation_parameters,
+    number,
+    option,
+    truth,
+    weight_vectors,
+)
+
+__all__ = ["Sweep"]
+
+CELL_WORK = 10_000  # trials × dimension in a cell, unless the user says how many trials
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sweep:
+    """A grid of models to observe: a single value fixes a parameter, a list makes it an axis.
+
+    Parameters
+    ----------
+    dimension : int or list of int
+        d, the size of the simulation.
+    vocab_ratio, sample_ratio, signal_norm : float or list of float
+        δ = d/V, γ = d/N and ‖μ‖, as in `PooledSequences`.
+    correlation : mapping, or array of shape (length, length)
+        Positional correlation R: a matrix, or a kind with its parameters, each fixed or an
+        axis: ``{"kind": "prefix", "length": 20, "prefix": [2, 5], "within": 1.0}``,
+        ``{"kind": "autoregressive", "length": 20, "coefficient": [0.2, 0.5]}`` or
+        ``{"kind": "spiked", "strength": [1, 2], "direction": [1, -1, 1, -1]}``.
+    weights : str, list of str, mapping of label to name or vector, or vector
+        Pooling weights: the names "mean", "causal", "last", "optimal", "optimal_direction", or
+        labels of your own with vectors.
+    sampling : "token", "gaussian" or both in a list
+        As in `PooledSequences`.
+    centred : bool or list of bool
+        As in `PooledSequences`.
+    n_trials : int
+        Independent trials at each point of the grid.
+    seed : int
+        Seed of the sweep. What a cell observes is a function of the seed and of the cell's own
+        parameters: neither the order of the work, nor the number of workers, nor the rest of
+        the grid changes it.
+    method : str
+        How cells are computed, as in `observe`.
+    share_noise : bool
+        Observe all signal norms on the same noise, which is faster by about their number and
+        makes differences between them sharp; their errors are then correlated.
+    trials_per_cell : int, optional
+        Trials that are computed, and stored, in one piece: a divisor of `n_trials`. The default
+        keeps trials × dimension below 10,000.
+
+    Examples
+    --------
+    >>> sweep = Sweep(
+    ...     dimension=400, vocab_ratio=0.5, sample_ratio=[0.2, 0.4],
+    ...     signal_norm=[0.5, 1.0, 1.5], weights=["mean", "causal"], n_trials=10,
+    ...     correlation={"kind": "prefix", "length": 20, "prefix": [2, 5]})
+    >>> {name: len(values) for name, values in sweep.axes.items()}
+    {'prefix': 2, 'weights': 2, 'sample_ratio': 2, 'signal_norm': 3}
+    >>> sweep.n_cells      # the three signal norms share their noise
+    8
+    """
+
+    dimension: Any  # d
+    vocab_ratio: Any  # δ = d/V
+    sample_ratio: Any  # γ = d/N
+    signal_norm: Any  # ‖μ‖
+    correlation: Any  # R
+    weights: Any  # w
+    sampling: Any = "token"
+    centred: Any = True
+    n_trials: int = 1
+    seed: int = 0
+    method: str = "auto"
+    share_noise: bool = True
+    trials_per_cell: int | None = None
+
+    def __post_init__(self) -> None:
+        n = count("n_trials", self.n_trials)
+        checked: dict[str, Any] = {
+            "dimension": axis("dimension", self.dimension, lambda n, v: count(n, v, at_least=2)),
+            "vocab_ratio": axis("vocab_ratio", self.vocab_ratio, number(at_least=0)),
+            "sample_ratio": axis("sample_ratio", self.sample_ratio, number(above=0)),
+            "signal_norm": axis("signal_norm", self.signal_norm, number(at_least=0)),
+            "correlation": correlation_parameters(self.correlation),
+            "weights": weight_vectors(self.weights),
+            "sampling": axis("sampling", self.sampling, option("token", "gaussian")),
+            "centred": axis("centred", self.centred, truth),
+            "n_trials": n,
+            "seed": count("seed", self.seed, at_least=0),
+            "share_noise": truth("share_noise", self.share_noise),
+        }
+        if not isinstance(self.method, str):
+            raise complain("method", "a name", self.method)
+        if self.trials_per_cell is None:
+            most = max(1, CELL_WORK // int(np.max(checked["dimension"])))
+            per_cell = max(k for k in range(1, min(n, most) + 1) if n % k == 0)
+        else:
+            per_cell = count("trials_per_cell", self.trials_per_cell)
+        if n % per_cell:
+            raise complain("trials_per_cell", f"a divisor of the {n} trials", per_cell)
+        for name, value in {**checked, "trials_per_cell": per_cell}.items():
+            object.__setattr__(self, name, value)
+        rest = next(self.points(*self.parameters))
+        for point in self.points(*self.correlation, "weights"):
+            self.model({**rest, **point})  # every correlation and its weights must make a model
+
+    @cached_property
+    def parameters(self) -> dict[str, Any]:
+        """All that may vary, in the order of the dataset's axes: a value, or a tuple of them."""
+        correlation = {k: v for k, v in self.correlation.items() if k not in ("kind", *ARRAYS)}
+        return {
+            "sampling": self.sampling,
+            "centred": self.centred,
+            **correlation,
+            "weights": self.weights if isinstance(self.weights, str) else tuple(self.weights),
+            "vocab_ratio": self.vocab_ratio,
+            "sample_ratio": self.sample_ratio,
+            "dimension": self.dimension,
+            "signal_norm": self.signal_norm,
+        }
+
+    @property
+    def axes(self) -> dict[str, tuple[Any, ...]]:
+        """The parameters that vary, and their values."""
+        return {name: v for name, v in self.parameters.items() if isinstance(v, tuple)}
+
+    @property
+    def shared_axes(self) -> tuple[str, ...]:
+        """Axes whose points are observed on the same noise, and so in the same cell."""
+        return ("signal_norm",) if self.share_noise and "signal_norm" in self.axes else ()
+
+    @property
+    def cell_axes(self) -> dict[str, tuple[Any, ...]]:
+        """Axes over which the cells range; the last one is the first trial of the cell."""
+        blocks = tuple(range(0, self.n_trials, self.trials_per_cell or 1))
+        apart = {k: v for k, v in self.axes.items() if k not in self.shared_axes}
+        return {**apart, "first_trial": blocks}
+
+    @property
+    def n_cells(self) -> int:
+        """Number of pieces in which the sweep is computed and stored."""
+        return math.prod(map(len, self.cell_axes.values()))
+
+    def points(self, *names: str) -> Iterator[dict[str, Any]]:
+        """Run through all values of the named parameters, with one value for each name."""
+        values = {k: v if isinstance(v, tuple) else (v,) for k, v in self.parameters.items()}
+        chosen = {name: values[name] for name in names if name in values}
+        for combination in itertools.product(*chosen.values()):
+            yield dict(zip(chosen, combination, strict=True))
+
+    def model(self, point: Mapping[str, Any]) -> PooledSequences:
+        """Build the model at a point: values for all parameters; those of numbers may be arrays.
+
+        Examples
+        --------
+        >>> sweep = Sweep(
+        ...     dimension=100, vocab_ratio=0.5, sample_ratio=0.4, signal_norm=[1.0, 2.0],
+        ...     weights="optimal", correlation={"kind": "prefix", "length": 4, "prefix": 2})
+        >>> sweep.model({**sweep.parameters, "signal_norm": 2.0}).weights.round(3)
+        array([0.5, 0.5, 0. , 0. ])
+        """
+        kind = self.correlation["kind"]
+        R = CORRELATIONS[kind](
+            **{k: point.get(k, v) for k, v in self.correlation.items() if k != "kind"}
+        )
+        label = point["weights"]
+        weights = label if isinstance(self.weights, str) else self.weights[label]
+        return PooledSequences(
+            vocab_ratio=point["vocab_ratio"],
+            sample_ratio=point["sample_ratio"],
+            signal_norm=point["signal_norm"],
+            correlation=R,
+            weights=WEIGHTS[weights](R) if isinstance(weights, str) else np.array(weights),
+            sampling=point["sampling"],
+            centred=point["centred"],
+        )
+
+    def as_mapping(self) -> dict[str, Any]:
+        """Return the arguments of an equal sweep in plain types, as JSON and TOML have them."""
+        return {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sweep):
+            return NotImplemented
+        return json.dumps(self.as_mapping()) == json.dumps(other.as_mapping())
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, tuple):
+        return list(value)
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
+    return value

@@ -1,0 +1,174 @@
+"""What a grid may vary: numbers, and correlations and weights by name.
+
+A parameter that is a single value is fixed; a list (or array) of values is an axis of the grid.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnlaw._validation import choice, complain, count, real, real_array
+from attnlaw.correlations import (
+    autoregressive_correlation,
+    check_correlation,
+    prefix_correlation,
+    spiked_correlation,
+)
+from attnlaw.weights import (
+    causal_weights,
+    last_token_weights,
+    mean_weights,
+    optimal_direction,
+    optimal_weights,
+)
+
+__all__ = ["CORRELATIONS", "WEIGHTS", "axis", "correlation_parameters", "weight_vectors"]
+
+Floats = NDArray[np.float64]
+Value = TypeVar("Value", bool, int, float, str)
+
+CORRELATIONS: dict[str, Callable[..., Floats]] = {
+    "prefix": prefix_correlation,  # length, prefix, within
+    "autoregressive": autoregressive_correlation,  # length, coefficient
+    "spiked": spiked_correlation,  # strength, direction
+    "matrix": lambda matrix: check_correlation(matrix),
+}
+REQUIRED: dict[str, tuple[str, ...]] = {
+    "prefix": ("length", "prefix"),
+    "autoregressive": ("length", "coefficient"),
+    "spiked": ("strength", "direction"),
+    "matrix": ("matrix",),
+}
+DEFAULTS: dict[str, dict[str, float]] = {"prefix": {"within": 1.0}}
+WHOLE = ("length", "prefix")  # parameters that are whole numbers
+ARRAYS = ("direction", "matrix")  # parameters that are arrays and so never axes
+
+WEIGHTS: dict[str, Callable[[Floats], Floats]] = {
+    "mean": lambda R: mean_weights(len(R)),
+    "causal": lambda R: causal_weights(len(R)),
+    "last": lambda R: last_token_weights(len(R)),
+    "optimal": optimal_weights,
+    "optimal_direction": optimal_direction,
+}
+
+
+def axis(name: str, value: Any, check: Callable[[str, Any], Value]) -> Value | tuple[Value, ...]:
+    """Return a fixed value, or the values of an axis: at least one and no two the same.
+
+    Examples
+    --------
+    >>> axis("dimension", [100, 200], count)
+    (100, 200)
+    >>> axis("dimension", 100, count)
+    100
+    """
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        return check(name, value)
+    values = tuple(check(name, item) for item in value)
+    if not values:
+        raise complain(name, "a value or a list of at least one value", value)
+    if len(set(values)) < len(values):
+        raise complain(name, "a list of different values", value)
+    return values
+
+
+def number(**bounds: float) -> Callable[[str, Any], float]:
+    """Return a check for a single real number within bounds."""
+
+    def check(name: str, value: Any) -> float:
+        if isinstance(value, bool) or np.ndim(value):
+            raise complain(name, "a number or a flat list of numbers", value)
+        return float(real(name, value, **bounds))
+
+    return check
+
+
+def option(*options: str) -> Callable[[str, Any], str]:
+    """Return a check for one of several words."""
+    return lambda name, value: choice(name, value, options)
+
+
+def truth(name: str, value: Any) -> bool:
+    """Check for True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise complain(name, "true or false", value)
+    return bool(value)
+
+
+def correlation_parameters(correlation: Mapping[str, Any] | ArrayLike) -> dict[str, Any]:
+    """Return a correlation as its kind and parameters, each fixed or an axis.
+
+    Parameters
+    ----------
+    correlation : mapping or array of shape (length, length)
+        ``{"kind": "prefix", "length": 20, "prefix": [2, 5]}`` and so on, or a matrix.
+
+    Examples
+    --------
+    >>> correlation_parameters({"kind": "prefix", "length": 20, "prefix": [2, 5]})
+    {'kind': 'prefix', 'length': 20, 'prefix': (2, 5), 'within': 1.0}
+    """
+    if not isinstance(correlation, Mapping):
+        correlation = {"kind": "matrix", "matrix": correlation}
+    given = dict(correlation)
+    if "kind" not in given:
+        raise complain("correlation.kind", "one of " + _listed(CORRELATIONS), None)
+    kind = choice("correlation.kind", given.pop("kind"), tuple(CORRELATIONS))
+    known = (*REQUIRED[kind], *DEFAULTS.get(kind, {}))
+    for name in given:
+        if name not in known:
+            raise complain(f"a key of the {kind} correlation", "one of " + _listed(known), name)
+    for name in REQUIRED[kind]:
+        if name not in given:
+            raise complain(f"correlation.{name}", f"given for the kind {kind!r}", None)
+    given = {**DEFAULTS.get(kind, {}), **given}
+    parameters: dict[str, Any] = {"kind": kind}
+    for name in known:
+        label = f"correlation.{name}"
+        if name in ARRAYS:
+            parameters[name] = real_array(label, given[name])
+        elif name in WHOLE:
+            parameters[name] = axis(label, given[name], lambda n, v: count(n, v, at_least=0))
+        else:
+            parameters[name] = axis(label, given[name], number())
+    return parameters
+
+
+def weight_vectors(weights: Any) -> str | dict[str, str | tuple[float, ...]]:
+    """Return the one name if the weights are fixed, else what each label stands for.
+
+    Parameters
+    ----------
+    weights : str, list of str, mapping of label to name or vector, or vector
+        Names are those of `WEIGHTS`.
+
+    Examples
+    --------
+    >>> weight_vectors("mean")
+    'mean'
+    >>> weight_vectors({"mean": "mean", "first": [1, 0]})
+    {'mean': 'mean', 'first': (1.0, 0.0)}
+    """
+    name = option(*WEIGHTS)
+    if isinstance(weights, str):
+        return name("weights", weights)
+    if isinstance(weights, Mapping):
+        if not weights:
+            raise complain("weights", "at least one", {})
+        return {
+            str(label): name(f"weights.{label}", value)
+            if isinstance(value, str)
+            else tuple(real_array(f"weights.{label}", value, ndim=1).tolist())
+            for label, value in weights.items()
+        }
+    if isinstance(weights, Sequence) and any(isinstance(item, str) for item in weights):
+        return {label: label for label in axis("weights", list(weights), name)}
+    return {"given": tuple(real_array("weights", weights, ndim=1).tolist())}
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(map(repr, names))

@@ -1,0 +1,187 @@
+"""Cells on local processes, each with one thread of linear algebra.
+
+Workers are plain child processes that import attnlaw and nothing of the caller, so a script
+needs no ``if __name__ == "__main__"``. A worker that dies (out of memory, say) is replaced and
+its cell computed again; when the caller dies the workers end by themselves.
+"""
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.sweeps.cells import Results, cell, cell_shape
+from attnlaw.sweeps.grid import Sweep
+from attnlaw.sweeps.worker import HEADER
+
+__all__ = ["on_processes"]
+
+COMMAND = "from attnlaw.sweeps.worker import main; main()"
+ATTEMPTS = 3  # of a cell whose worker dies
+THREADS = ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMBA", "NUMEXPR")
+
+# Ctrl-C at the terminal is for the caller alone, who then ends the workers.
+APART: dict[str, Any] = {"creationflags": 0x200} if os.name == "nt" else {"process_group": 0}
+
+Floats = NDArray[np.float64]
+
+
+def on_processes(sweep: Sweep, cells: Sequence[int], n_jobs: int) -> Results:
+    """Compute cells on `n_jobs` processes; yield their places and values as they come."""
+    crew = _Crew(sweep, cells)
+    threads = [threading.Thread(target=crew.drive) for _ in range(min(n_jobs, len(cells)))]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in cells:
+            answer = crew.answers.get()
+            if isinstance(answer, Exception):
+                raise answer
+            yield answer
+    finally:
+        crew.dismiss()
+        for thread in threads:
+            thread.join()
+        crew.bury()
+
+
+class _WorkerDied(Exception):
+    """A worker ended in the middle of a cell."""
+
+
+class _Worker:
+    """A child process that computes cells."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        self._sweep = sweep
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", COMMAND],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=_environment(),
+            **APART,
+        )
+        with suppress(BrokenPipeError):  # then the first answer will be missing
+            self._say(json.dumps(sweep.as_mapping()))
+
+    def _say(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(line.encode() + b"\n")
+        self._process.stdin.flush()
+
+    def _hear(self, n_bytes: int) -> bytes:
+        assert self._process.stdout is not None
+        data: bytes = self._process.stdout.read(n_bytes)
+        if len(data) < n_bytes:
+            raise _WorkerDied
+        return data
+
+    def compute(self, index: int) -> Floats:
+        """Return what a cell observes, or raise what it raised."""
+        try:
+            self._say(str(index))
+            (length,) = HEADER.unpack(self._hear(HEADER.size))
+            payload = self._hear(abs(length))
+        except BrokenPipeError:
+            raise _WorkerDied from None
+        if length < 0:
+            raise _error(*json.loads(payload))
+        return np.frombuffer(payload, "<f8").reshape(cell_shape(self._sweep))
+
+    def kill(self) -> None:
+        """End the process at once; whoever waits for its answer hears that it died."""
+        self._process.kill()
+
+    def bury(self) -> int:
+        """Free what is left of the process, and return what it ended with."""
+        self._process.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with suppress(OSError):
+                pipe.close()  # type: ignore[union-attr]
+        return self._process.wait()
+
+
+class _Crew:
+    """Workers, the cells they still have to compute, and the answers they have given."""
+
+    def __init__(self, sweep: Sweep, cells: Sequence[int]) -> None:
+        self._sweep = sweep
+        self._cells = iter(cells)
+        self._workers: set[_Worker] = set()
+        self._is_dismissed = False
+        self._lock = threading.Lock()
+        self.answers: queue.SimpleQueue[tuple[int, Floats] | Exception] = queue.SimpleQueue()
+
+    def drive(self) -> None:
+        """Keep one worker busy until no cell is left."""
+        worker: _Worker | None = None
+        try:
+            while (index := self._next()) is not None:
+                worker, values = self._compute(worker, index)
+                self.answers.put((index, values))
+        except Exception as error:
+            self.answers.put(error)
+
+    def dismiss(self) -> None:
+        """End all workers at once."""
+        with self._lock:
+            self._is_dismissed = True
+            for worker in self._workers:
+                worker.kill()
+
+    def bury(self) -> None:
+        """Free what is left of the workers, once nobody talks to them any more."""
+        for worker in self._workers:
+            worker.bury()
+
+    def _next(self) -> int | None:
+        with self._lock:
+            return None if self._is_dismissed else next(self._cells, None)
+
+    def _compute(self, worker: _Worker | None, index: int) -> tuple[_Worker, Floats]:
+        """Compute a cell, on another worker if this one dies of it."""
+        status = 0
+        for _ in range(ATTEMPTS):
+            worker = worker or self._hire()
+            try:
+                return worker, worker.compute(index)
+            except _WorkerDied:
+                with self._lock:
+                    self._workers.discard(worker)
+                status, worker = worker.bury(), None
+        raise RuntimeError(
+            f"A worker process died {ATTEMPTS} times, the last time with status {status} "
+            f"({'killed: out of memory?' if status == -9 else 'see its messages above'}), in "
+            f"{cell(self._sweep, index).label}."
+        )
+
+    def _hire(self) -> _Worker:
+        with self._lock:
+            if self._is_dismissed:
+                raise RuntimeError("The sweep has been stopped.")
+            worker = _Worker(self._sweep)
+            self._workers.add(worker)
+            return worker
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of a worker: one thread, and the same modules as here."""
+    threads = {f"{name}_NUM_THREADS": "1" for name in THREADS}
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    return {**os.environ, **threads, "VECLIB_MAXIMUM_THREADS": "1", "PYTHONPATH": path}
+
+
+def _error(kind: str, text: str, notes: list[str]) -> Exception:
+    """Return the error of a worker as one of this process."""
+    error = ValueError(text) if kind == "ValueError" else RuntimeError(text)
+    for note in notes:
+        error.add_note(note)
+    return error

@@ -1,0 +1,195 @@
+"""Sweeps on processes and clusters: the same bytes whoever computes them and whoever is killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from contextlib import contextmanager, suppress
+
+import numpy as np
+import psutil
+import pytest
+
+from attnlaw.sweeps import Sweep, run_sweep
+from attnlaw.sweeps.journal import read_journal
+from attnlaw.sweeps.provenance import fingerprint
+
+from .conftest import CHEAP
+
+THOUSAND = {
+    "dimension": 4,
+    "vocab_ratio": 0.0,
+    "sample_ratio": np.linspace(0.5, 2.0, 100).tolist(),
+    "signal_norm": 1.0,
+    "weights": ["mean", "optimal"],
+    "n_trials": 5,
+    "trials_per_cell": 1,
+    "correlation": {"kind": "prefix", "length": 3, "prefix": 2},
+}
+RUN = """
+    import json, sys
+    from attnlaw.sweeps import Sweep, run_sweep
+    run_sweep(Sweep(**json.loads(sys.argv[1])), sys.argv[2], n_jobs=int(sys.argv[3]))
+"""
+
+
+@contextmanager
+def running(sweep, path, n_jobs):
+    """A sweep in a process of its own."""
+    command = [sys.executable, "-c", textwrap.dedent(RUN), json.dumps(sweep.as_mapping()), path]
+    process = subprocess.Popen([*command, str(n_jobs)], stderr=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def wait_until(condition, seconds=60.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.001)
+
+
+def size(path):
+    return path.stat().st_size if path.exists() else 0
+
+
+def test_a_thousand_cells_killed_five_times_end_as_if_nothing_had_happened(tmp_path):
+    sweep = Sweep(**THOUSAND)
+    assert sweep.n_cells == 1000
+    whole, torn = tmp_path / "whole", tmp_path / "torn"
+    run_sweep(sweep, whole)
+    rng = np.random.default_rng(7)
+    journal = torn / "cells.journal"
+    for kill, n_jobs in enumerate([1, 2, 1, 2, 2]):
+        begun = size(journal)
+        with running(sweep, torn, n_jobs) as process:
+            wait_until(lambda begun=begun: size(journal) > begun)  # it goes on from its place
+            time.sleep(rng.uniform(0, 0.25))
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        assert not (torn / "results.nc").exists(), f"kill {kill} came too late to test anything"
+        done, _ = read_journal(journal, sweep)
+        assert 0 < done.sum() < 1000
+    seen = []
+    run_sweep(sweep, torn, n_jobs=2, progress=lambda *args: seen.append(args))
+    assert seen[0] == (done.sum(), 1000), "cells were lost or repeated"
+    assert len(seen) == 1001 - done.sum()
+    for name in ("manifest.json", "results.nc"):
+        assert (whole / name).read_bytes() == (torn / name).read_bytes()
+
+
+def test_workers_end_with_the_process_that_started_them(tmp_path):
+    slow = Sweep(**{**THOUSAND, "dimension": 300})
+    with running(slow, tmp_path / "store", n_jobs=2) as process:
+        wait_until(lambda: len(psutil.Process(process.pid).children()) == 2)
+        workers = psutil.Process(process.pid).children()
+        process.kill()
+        process.wait()
+        _, alive = psutil.wait_procs(workers, timeout=20)
+    assert not alive
+
+
+@pytest.mark.parametrize("n_jobs", [2, 3])
+def test_the_number_of_processes_changes_nothing(tmp_path, n_jobs):
+    here = run_sweep(Sweep(**CHEAP), tmp_path / "here")
+    there = run_sweep(Sweep(**CHEAP), tmp_path / "there", n_jobs=n_jobs)
+    assert here.identical(there)
+
+
+def test_a_killed_worker_process_is_replaced(tmp_path):
+    here = run_sweep(Sweep(**CHEAP), tmp_path / "here")
+
+    def kill_one(done, total):
+        if done in (2, 11):
+            children = psutil.Process().children()
+            assert children
+            with suppress(psutil.NoSuchProcess):
+                children[0].kill()
+
+    there = run_sweep(Sweep(**CHEAP), tmp_path / "there", n_jobs=2, progress=kill_one)
+    assert here.identical(there)
+
+
+def test_a_cell_that_kills_its_worker_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "attnlaw.sweeps.processes.COMMAND",
+        "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+    )
+    with pytest.raises(RuntimeError, match=r"died 3 times.*out of memory\?.* in cell \d+ \(weig"):
+        run_sweep(Sweep(**CHEAP), tmp_path / "store", n_jobs=2)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_an_error_in_a_cell_says_which(tmp_path, n_jobs):
+    sweep = Sweep(**{**CHEAP, "method": "witchcraft"})
+    with pytest.raises(ValueError, match="method must be one of") as caught:
+        run_sweep(sweep, tmp_path / "store", n_jobs=n_jobs)
+    assert "This happened in cell" in caught.value.__notes__[0]
+
+
+def test_ctrl_c_keeps_what_is_done(tmp_path):
+    path = tmp_path / "store"
+    with running(Sweep(**THOUSAND), path, n_jobs=2) as process:
+        wait_until(lambda: size(path / "cells.journal") > 0)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == -signal.SIGINT or process.returncode == 1
+    assert "KeyboardInterrupt" in errors
+    assert errors.count("Traceback") == 1, errors  # the workers keep quiet
+    done, _ = read_journal(path / "cells.journal", Sweep(**THOUSAND))
+    assert done.any()
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A Dask cluster of two worker processes."""
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit=None
+    ) as cluster:
+        yield cluster
+
+
+def test_a_cluster_gives_the_same(cluster, tmp_path):
+    here = run_sweep(Sweep(**CHEAP), tmp_path / "here")
+    there = run_sweep(Sweep(**CHEAP), tmp_path / "there", scheduler=cluster.scheduler_address)
+    assert here.identical(there)
+
+
+def test_a_killed_worker_of_the_cluster_changes_nothing(cluster, tmp_path):
+    sweep = Sweep(**{**THOUSAND, "n_trials": 1})
+    here = run_sweep(sweep, tmp_path / "here")
+    killed = []
+
+    def kill_one(done, total):
+        if done == 50:
+            killed.append(cluster.workers[0].process.pid)
+            os.kill(killed[0], signal.SIGKILL)
+
+    there = run_sweep(
+        sweep, tmp_path / "there", scheduler=cluster.scheduler_address, progress=kill_one
+    )
+    assert killed
+    assert here.identical(there)
+
+
+def test_workers_with_other_software_refuse(cluster, tmp_path, monkeypatch):
+    other = {**fingerprint(), "numpy": "0.1"}
+    monkeypatch.setattr("attnlaw.sweeps.cluster.fingerprint", lambda: other)
+    with pytest.raises(ValueError, match=r"software of every worker must be .*numpy 0.1 there"):
+        run_sweep(Sweep(**CHEAP), tmp_path / "store", scheduler=cluster.scheduler_address)
+
+
+def test_an_address_without_a_scheduler_is_named(tmp_path, monkeypatch):
+    pytest.importorskip("distributed")
+    monkeypatch.setattr("attnlaw.sweeps.cluster.CONNECT_SECONDS", 0.5)
+    with pytest.raises(ValueError, match="scheduler must be the address of a running Dask"):
+        run_sweep(Sweep(**CHEAP), tmp_path / "store", scheduler="tcp://127.0.0.1:1")
+    with pytest.raises(ValueError, match="n_jobs must be left out when a scheduler is given"):
+        run_sweep(Sweep(**CHEAP), tmp_path / "store", scheduler="x", n_jobs=2)

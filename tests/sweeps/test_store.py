@@ -1,0 +1,227 @@
+"""The store: identical after any interruption, one writer, no mixing of sweeps or versions."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from attnlaw.sweeps import StoreError, Sweep, open_sweep, run_sweep
+from attnlaw.sweeps import run as run_module
+from attnlaw.sweeps import store as store_module
+from attnlaw.sweeps.files import exclusive
+from attnlaw.sweeps.journal import open_journal, read_journal
+
+from .conftest import CHEAP
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    """The store of an uninterrupted run."""
+    path = tmp_path_factory.mktemp("reference") / "store"
+    run_sweep(Sweep(**CHEAP), path)
+    return path
+
+
+def same_files(a, b):
+    names = ["manifest.json", "results.nc"]
+    return all((a / name).read_bytes() == (b / name).read_bytes() for name in names)
+
+
+class Stop(Exception):
+    pass
+
+
+def stop_after(n):
+    def progress(done, total):
+        if done == n:
+            raise Stop
+
+    return progress
+
+
+def test_the_dataset_is_labelled_and_has_both_roads(reference, cheap):
+    data = open_sweep(reference)
+    assert data.observed_squared_overlap.dims == (*cheap.axes, "trial")
+    assert "dimension" not in data.predicted_squared_overlap.dims
+    assert data.weights.values.tolist() == ["mean", "optimal"]
+    assert data.observed_is_detectable.dtype == bool
+    assert data.attrs["n_cells_missing"] == 0
+    assert Sweep(**json.loads(data.attrs["sweep"])) == cheap
+    assert not any(data[name].isnull().any() for name in data.data_vars)
+
+
+def test_values_are_at_their_coordinates(reference, cheap):
+    import attnlaw as al
+    from attnlaw.sweeps.cells import cell
+
+    data = open_sweep(reference)
+    point = {"weights": "optimal", "sample_ratio": 0.5, "dimension": 8}
+    model = cheap.model({**cheap.parameters, **point})
+    for k in range(cheap.n_cells):
+        work = cell(cheap, k)
+        if work.model == model and work.dimension == 8:
+            break
+    seen = al.observe(model, 8, 4, np.random.default_rng(work.stream))
+    found = data.observed_top_eigenvalue.sel(point).transpose("trial", "signal_norm")
+    np.testing.assert_array_equal(found, seen.top_eigenvalue)
+    predicted = al.predict(model)
+    found = data.predicted_squared_overlap.sel(weights="optimal", sample_ratio=0.5)
+    np.testing.assert_array_equal(found, predicted.squared_overlap)
+
+
+def test_nothing_is_left_but_manifest_results_and_lock(reference):
+    assert sorted(p.name for p in reference.iterdir()) == ["lock", "manifest.json", "results.nc"]
+
+
+@pytest.mark.parametrize("n_done", [0, 1, 13, 24])
+def test_an_interrupted_sweep_goes_on_and_ends_the_same(cheap, tmp_path, reference, n_done):
+    path = tmp_path / "store"
+    with pytest.raises(Stop):
+        run_sweep(cheap, path, progress=stop_after(n_done))
+    half = open_sweep(path)
+    assert half.attrs["n_cells_missing"] == 24 - n_done
+    assert int(half.observed_top_eigenvalue.notnull().sum()) == n_done * 2 * 2
+    calls = []
+    run_sweep(cheap, path, progress=lambda *args: calls.append(args))
+    assert calls == [(k, 24) for k in range(n_done, 25)]
+    assert same_files(path, reference)
+
+
+def test_a_finished_sweep_is_not_run_again(cheap, reference, monkeypatch):
+    monkeypatch.setattr(run_module, "compute", None)
+    calls = []
+    data = run_sweep(cheap, reference, progress=lambda *args: calls.append(args))
+    assert calls == [(24, 24)]
+    assert data.identical(open_sweep(reference))
+
+
+def test_a_journal_torn_anywhere_costs_one_cell(cheap, tmp_path):
+    path = tmp_path / "journal"
+    values = np.random.default_rng(0).random((24, 8, 2, 2))
+    with open_journal(path, cheap) as journal:
+        for k in range(3):
+            journal.append(k, values[k])
+    whole = path.read_bytes()
+    size = len(whole) // 3
+    for n_bytes in range(2 * size, 3 * size, 7):
+        path.write_bytes(whole[:n_bytes])
+        done, _ = read_journal(path, cheap)
+        assert np.flatnonzero(done).tolist() == [0, 1]
+        with open_journal(path, cheap) as journal:
+            journal.append(5, values[5])
+        done, found = read_journal(path, cheap)
+        assert np.flatnonzero(done).tolist() == [0, 1, 5]
+        np.testing.assert_array_equal(found[done], values[[0, 1, 5]])
+
+
+def test_a_damaged_record_is_noticed_and_its_cell_computed_again(cheap, tmp_path, reference):
+    path = tmp_path / "store"
+    with pytest.raises(Stop):
+        run_sweep(cheap, path, progress=stop_after(10))
+    journal = path / "cells.journal"
+    data = bytearray(journal.read_bytes())
+    data[len(data) // 2] ^= 1
+    journal.write_bytes(data)
+    assert open_sweep(path).attrs["n_cells_missing"] == 15
+    run_sweep(cheap, path)
+    assert same_files(path, reference)
+
+
+def test_a_kill_between_results_and_journal_is_mended(cheap, tmp_path, reference, monkeypatch):
+    path = tmp_path / "store"
+    with pytest.raises(Stop):
+        run_sweep(cheap, path, progress=stop_after(24))
+    journal = (path / "cells.journal").read_bytes()
+    (path / "results.nc.partial").write_bytes(b"torn")
+    run_sweep(cheap, path)
+    assert same_files(path, reference)
+    (path / "cells.journal").write_bytes(journal)
+    run_sweep(cheap, path)
+    assert not (path / "cells.journal").exists()
+    assert same_files(path, reference)
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"seed": 1}, "seed: 0 there, 1 here"),
+        ({"sample_ratio": [0.25, 0.5]}, r"sample_ratio: \[0.25, 0.5, 1.0\] there"),
+        ({"weights": ["optimal", "mean"]}, "weights"),
+        ({"method": "reference"}, "method"),
+        ({"n_trials": 6}, "n_trials"),
+        ({"correlation": {"kind": "prefix", "length": 3, "prefix": 3}}, "correlation"),
+    ],
+)
+def test_another_sweep_is_refused(reference, change, name):
+    with pytest.raises(StoreError, match=f"store of this very sweep, got another {name}"):
+        run_sweep(Sweep(**{**CHEAP, **change}), reference)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("attnlaw", "attnlaw 0.0.1 there"),
+        ("numpy", "numpy 0.0.1 there"),
+        ("source", "its source has been edited"),
+    ],
+)
+def test_another_version_is_refused(cheap, tmp_path, monkeypatch, name, words):
+    older = {**store_module.fingerprint(), name: "0.0.1"}
+    with monkeypatch.context() as patch:
+        patch.setattr(store_module, "fingerprint", lambda: older)
+        with pytest.raises(Stop):
+            run_sweep(cheap, tmp_path / "store", progress=stop_after(0))
+    with pytest.raises(StoreError, match=f"continued by the code that began it, got .*{words}"):
+        run_sweep(cheap, tmp_path / "store")
+    assert open_sweep(tmp_path / "store").attrs[f"software_{name}"] == "0.0.1"
+
+
+def test_an_edited_manifest_is_refused(cheap, tmp_path):
+    with pytest.raises(Stop):
+        run_sweep(cheap, tmp_path / "store", progress=stop_after(0))
+    manifest = tmp_path / "store" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"seed": 0', '"seed": 1'))
+    with pytest.raises(StoreError, match="checksum that does not match"):
+        run_sweep(Sweep(**{**CHEAP, "seed": 1}), tmp_path / "store")
+    manifest.write_text("{")
+    with pytest.raises(StoreError, match="must be a manifest in the format"):
+        open_sweep(tmp_path / "store")
+
+
+def test_a_directory_of_other_things_is_left_alone(cheap, tmp_path):
+    (tmp_path / "thesis.tex").write_text("")
+    with pytest.raises(StoreError, match=r"holds 'thesis.tex' and no manifest.json"):
+        run_sweep(cheap, tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
+    with pytest.raises(StoreError, match=r"must be the store of a sweep, got no manifest.json"):
+        open_sweep(tmp_path / "nowhere")
+
+
+def test_two_writers_are_refused(cheap, tmp_path, reference):
+    path = tmp_path / "store"
+
+    def second(done, total):
+        if done == 3:
+            with pytest.raises(StoreError, match=rf"got one that process {os.getpid()} on"):
+                run_sweep(cheap, path)
+
+    run_sweep(cheap, path, progress=second)
+    assert same_files(path, reference)
+
+
+def test_the_lock_of_a_killed_writer_is_free(tmp_path):
+    script = (
+        "import sys, time, pathlib; from attnlaw.sweeps.files import exclusive\n"
+        "with exclusive(pathlib.Path(sys.argv[1])):\n    print(flush=True); time.sleep(60)"
+    )
+    lock = tmp_path / "lock"
+    with subprocess.Popen([sys.executable, "-c", script, lock], stdout=subprocess.PIPE) as owner:
+        owner.stdout.readline()
+        with pytest.raises(StoreError, match=f"process {owner.pid} on"), exclusive(lock):
+            pass
+        owner.kill()
+    with exclusive(lock):
+        pass
