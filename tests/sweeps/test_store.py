@@ -8,11 +8,14 @@ import sys
 import numpy as np
 import pytest
 
+import attnlaw as al
 from attnlaw.sweeps import StoreError, Sweep, open_sweep, run_sweep
 from attnlaw.sweeps import run as run_module
 from attnlaw.sweeps import store as store_module
+from attnlaw.sweeps.cells import cell
 from attnlaw.sweeps.files import exclusive
 from attnlaw.sweeps.journal import open_journal, read_journal
+from attnlaw.theory import predict
 
 from .conftest import CHEAP
 
@@ -53,10 +56,8 @@ def test_the_dataset_is_labelled_and_has_both_roads(reference, cheap):
     assert not any(data[name].isnull().any() for name in data.data_vars)
 
 
+@pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
 def test_values_are_at_their_coordinates(reference, cheap):
-    import attnlaw as al
-    from attnlaw.sweeps.cells import cell
-
     data = open_sweep(reference)
     point = {"weights": "optimal", "sample_ratio": 0.5, "dimension": 8}
     model = cheap.model({**cheap.parameters, **point})
@@ -67,7 +68,7 @@ def test_values_are_at_their_coordinates(reference, cheap):
     seen = al.observe(model, 8, 4, np.random.default_rng(work.stream))
     found = data.observed_top_eigenvalue.sel(point).transpose("trial", "signal_norm")
     np.testing.assert_array_equal(found, seen.top_eigenvalue)
-    predicted = al.predict(model)
+    predicted = predict(model)
     found = data.predicted_squared_overlap.sel(weights="optimal", sample_ratio=0.5)
     np.testing.assert_array_equal(found, predicted.squared_overlap)
 

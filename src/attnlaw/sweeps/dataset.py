@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlaw._validation import RegimeWarning
 from attnlaw.sweeps.cells import FIELDS
 from attnlaw.sweeps.grid import Sweep
 
@@ -117,10 +119,12 @@ def _predicted(sweep: Sweep) -> dict[str, Any]:
     numbers = dict(zip(inner, grids, strict=True))
     shape = tuple(len(axes[name]) for name in inner)
     columns: dict[str, list[Any]] = {name: [] for name in FIELDS}
-    for point in sweep.points(*outer):
-        spike = predict(sweep.model({**sweep.parameters, **point, **numbers}))
-        for name in FIELDS:
-            columns[name].append(np.broadcast_to(getattr(spike, name), shape))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RegimeWarning)  # the observation stands beside it
+        for point in sweep.points(*outer):
+            spike = predict(sweep.model({**sweep.parameters, **point, **numbers}))
+            for name in FIELDS:
+                columns[name].append(np.broadcast_to(getattr(spike, name), shape))
     sizes = tuple(map(len, axes.values()))
     return {
         name: xr.DataArray(np.reshape(column, sizes), dims=list(axes))
