@@ -136,8 +136,8 @@ def plan(model: PooledSequences, squared_overlap: ArrayLike = 0.8) -> Plan:
 def _whole(dimension: int, ratio: Real, *, step: int) -> Real:
     d, c = count("dimension", dimension), np.asarray(ratio)
     # a ratio that is a whole number up to rounding does not cost one more
-    n = step * np.ceil(d / np.maximum(c, TINY) / step * (1 - 1e-12))
-    return plain(np.where(c > 0, np.maximum(n, step), np.inf))
+    n = step * np.ceil(d / np.where(c > 0, c, 1.0) / step * (1 - 1e-12))
+    return plain(np.where(c > 0, n, np.inf))
 
 
 def _zeta(norm: Array, delta: Array, gamma: Array, snr: float, *, token: bool) -> Array:
