@@ -10,6 +10,8 @@ Begin with a model, predict what theory says of it, and observe what happens:
 ... )
 """
 
+from typing import TYPE_CHECKING, Any
+
 from attnlaw._validation import RegimeWarning
 from attnlaw.correlations import (
     autoregressive_correlation,
@@ -22,6 +24,7 @@ from attnlaw.covariance import (
     pooled_covariance,
     token_covariance,
 )
+from attnlaw.estimators import PoolingWeights, learn_pooling_weights, pool_sequences
 from attnlaw.laws import Discrete, MarchenkoPastur, Semicircle
 from attnlaw.models import PooledSequences
 from attnlaw.results import Accuracy, Spike
@@ -55,10 +58,14 @@ from attnlaw.weights import (
     softmax_causal_weights,
 )
 
+if TYPE_CHECKING:
+    from attnlaw.estimators import AttentionPooling
+
 __version__ = "0.1.0"
 
 __all__ = [
     "Accuracy",
+    "AttentionPooling",
     "CovarianceAccumulator",
     "Discrete",
     "LearnedWeights",
@@ -66,6 +73,7 @@ __all__ = [
     "Plan",
     "PooledCovariance",
     "PooledSequences",
+    "PoolingWeights",
     "RegimeWarning",
     "Semicircle",
     "Spike",
@@ -76,6 +84,7 @@ __all__ = [
     "causal_weights",
     "edge_parameter",
     "last_token_weights",
+    "learn_pooling_weights",
     "learn_weights",
     "mean_weights",
     "observe",
@@ -85,6 +94,7 @@ __all__ = [
     "optimal_direction",
     "optimal_weights",
     "plan",
+    "pool_sequences",
     "pooled_covariance",
     "predict",
     "predict_accuracy",
@@ -96,3 +106,12 @@ __all__ = [
     "token_covariance",
     "validity",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Look up the scikit-learn objects, which are imported when they are first asked for."""
+    from attnlaw import estimators
+
+    if name in estimators.SKLEARN_OBJECTS:
+        return getattr(estimators, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

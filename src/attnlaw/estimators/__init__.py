@@ -1,0 +1,33 @@
+"""Estimators: from a user's own sequences and pooled embeddings to weights and findings.
+
+The functions need nothing but NumPy and SciPy; the scikit-learn objects of the same purpose are
+imported when they are asked for.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from attnlaw.estimators.pooling import pool_sequences
+from attnlaw.estimators.pooling_weights import PoolingWeights, learn_pooling_weights
+
+if TYPE_CHECKING:
+    from attnlaw.estimators.attention_pooling import AttentionPooling
+
+__all__ = ["AttentionPooling", "PoolingWeights", "learn_pooling_weights", "pool_sequences"]
+
+SKLEARN_OBJECTS = {"AttentionPooling": "attention_pooling"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a scikit-learn object when it is first asked for."""
+    from importlib import import_module
+
+    if name not in SKLEARN_OBJECTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        module = import_module(f"{__name__}.{SKLEARN_OBJECTS[name]}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "sklearn":
+            raise
+        message = f"{name} needs scikit-learn: pip install 'attnlaw[estimators]'."
+        raise ModuleNotFoundError(message, name="sklearn") from None
+    return getattr(module, name)

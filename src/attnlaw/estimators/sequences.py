@@ -1,0 +1,281 @@
+r"""Token sequences as a linear map: all that learning needs are two products with them.
+
+For T of shape (N, L, d), centred at every position, everything in this package goes through
+
+    project:      v ∈ R^d      ↦  p_il = T_il·v
+    backproject:  q ∈ R^(N×L)  ↦  Σ_il q_il T_il
+
+so that nothing of the size of a covariance of positions and dimensions is ever formed. With a
+table of embeddings, p_il = (E v)[token(i,l)] costs one product with the tokens that occur and a
+look-up, however long the sequences are.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnlaw._validation import complain
+
+__all__ = ["EmbeddedSequences", "Sequences", "TokenSequences", "as_sequences"]
+
+Floats = NDArray[Any]  # float32 stays float32
+BLOCK_NUMBERS = 2**22  # of embeddings laid out at a time
+
+
+class Sequences:
+    """N sequences of L tokens in R^d, some of which may be missing."""
+
+    shape: tuple[int, int, int]  # N, L, d
+    mask: NDArray[np.bool_] | None  # (N, L): True where there is a token; None: everywhere
+
+    @property
+    def pair_counts(self) -> NDArray[np.float64]:
+        """Number of sequences that have a token at both positions, shape (L, L)."""
+        N, L, _ = self.shape
+        if self.mask is None:
+            return np.full((L, L), float(N))
+        present = self.mask.astype(np.float32)
+        return np.asarray(present.T @ present, dtype=np.float64)
+
+    def project(self, directions: Floats) -> Floats:
+        """Return T_il·v for each column v, centred at each position: (d, S) to (S, N, L)."""
+        P = self._centre(self._project(directions.astype(self._dtype, copy=False)))
+        return np.ascontiguousarray(np.moveaxis(P, 2, 0))
+
+    def backproject(self, coefficients: Floats) -> NDArray[np.float64]:
+        """Return Σ_il q_il T_il, T centred at each position: (S, N, L) to (d, S)."""
+        Q = np.ascontiguousarray(np.moveaxis(coefficients, 0, 2), dtype=self._dtype)
+        return self._backproject(self._centre(Q)).astype(np.float64)
+
+    def means(self) -> NDArray[np.float64]:
+        """Mean token at each position, shape (L, d)."""
+        total = np.zeros(self.shape[1:])
+        for rows in self._blocks():
+            total += self.embed(rows).sum(axis=0, dtype=np.float64)
+        return np.asarray(total / np.maximum(np.diag(self.pair_counts), 1)[:, None])
+
+    def centred_blocks(self) -> Iterator[Floats]:
+        """Yield the sequences a few at a time, centred, zero where there is no token."""
+        means = self.means().astype(self._dtype)
+        for rows in self._blocks():
+            T = self.embed(rows) - means
+            if self.mask is not None:
+                T *= self.mask[rows][:, :, None]
+            yield T
+
+    def total_variance(self) -> float:
+        """Trace of the tokens' covariance, averaged over positions."""
+        squares = sum(float(np.vdot(T, T).real) for T in self.centred_blocks())
+        return squares / max(float(np.trace(self.pair_counts)), 1.0)
+
+    def pool(self, weights: NDArray[np.float64]) -> Floats:
+        """Return Σ_l w_il T_il, not centred, for weights of shape (L,) or (N, L): (N, d)."""
+        N, _, d = self.shape
+        pooled = np.empty((N, d), dtype=self._dtype)
+        w = weights.astype(self._dtype)
+        for rows in self._blocks():
+            each = w if w.ndim == 1 else w[rows][:, None, :]
+            pooled[rows] = (each @ self.embed(rows)).reshape(-1, d)
+        return pooled
+
+    def take(self, rows: NDArray[np.intp]) -> "Sequences":
+        """Return some of the sequences, as a copy."""
+        raise NotImplementedError
+
+    def embed(self, rows: slice) -> Floats:
+        """Return T for some of the sequences, zero where there is no token: (n, L, d)."""
+        raise NotImplementedError
+
+    def _project(self, directions: Floats) -> Floats:
+        raise NotImplementedError
+
+    def _backproject(self, coefficients: Floats) -> Floats:
+        raise NotImplementedError
+
+    _dtype: np.dtype[Any]
+
+    def _blocks(self) -> Iterator[slice]:
+        N, L, d = self.shape
+        size = max(1, BLOCK_NUMBERS // (L * d))
+        for start in range(0, N, size):
+            yield slice(start, min(start + size, N))
+
+    def _centre(self, P: Floats) -> Floats:
+        """Subtract the mean over the sequences that have a token; zero where there is none."""
+        if self.mask is None:
+            P -= P.mean(axis=0)
+            return P
+        present = self.mask[:, :, None]
+        P = np.where(present, P, 0)
+        P -= P.sum(axis=0) / np.maximum(self.mask.sum(axis=0), 1)[:, None].astype(P.dtype)
+        P *= present
+        return P
+
+
+class EmbeddedSequences(Sequences):
+    """Sequences given as an array of shape (N, L, d)."""
+
+    def __init__(self, embeddings: Floats, mask: NDArray[np.bool_] | None) -> None:
+        N, L, d = self.shape = embeddings.shape
+        self.mask = mask
+        if mask is not None and not np.isfinite(embeddings[~mask]).all():
+            embeddings = np.where(mask[:, :, None], embeddings, embeddings.dtype.type(0))
+        self._dtype = embeddings.dtype
+        self._embeddings = embeddings
+        self._rows = embeddings.reshape(N * L, d)
+
+    def take(self, rows: NDArray[np.intp]) -> "EmbeddedSequences":
+        """Return some of the sequences, as a copy."""
+        mask = None if self.mask is None else self.mask[rows]
+        return EmbeddedSequences(self._embeddings[rows], mask)
+
+    def embed(self, rows: slice) -> Floats:
+        """Return T for some of the sequences, zero where there is no token: (n, L, d)."""
+        T = self._embeddings[rows]
+        return T if self.mask is None else np.where(self.mask[rows][:, :, None], T, 0)
+
+    def _project(self, directions: Floats) -> Floats:
+        return (self._rows @ directions).reshape(*self.shape[:2], -1)
+
+    def _backproject(self, coefficients: Floats) -> Floats:
+        Q = coefficients.reshape(len(self._rows), -1)
+        return np.asarray((Q.T @ self._rows).T)
+
+
+class TokenSequences(Sequences):
+    """Sequences given as rows of a table, shape (N, L); only the rows that occur are kept."""
+
+    def __init__(
+        self, tokens: NDArray[Any], table: Floats, mask: NDArray[np.bool_] | None
+    ) -> None:
+        used, places = np.unique(
+            tokens if mask is None else np.where(mask, tokens, tokens[mask][0]),
+            return_inverse=True,
+        )
+        self._set(places.reshape(tokens.shape), np.ascontiguousarray(table[used]), mask)
+
+    def _set(
+        self, tokens: NDArray[np.intp], table: Floats, mask: NDArray[np.bool_] | None
+    ) -> None:
+        from scipy.sparse import csr_array
+
+        self.shape = (*tokens.shape, table.shape[1])
+        self.mask, self._tokens, self._table, self._dtype = mask, tokens, table, table.dtype
+        n = tokens.size
+        ones = np.ones(n, dtype=table.dtype)
+        self._indicator = csr_array(
+            (ones, tokens.ravel(), np.arange(n + 1)), shape=(n, len(table))
+        ).T
+
+    def take(self, rows: NDArray[np.intp]) -> "TokenSequences":
+        """Return some of the sequences; the table is shared."""
+        part = object.__new__(TokenSequences)
+        part._set(self._tokens[rows], self._table, None if self.mask is None else self.mask[rows])
+        return part
+
+    def embed(self, rows: slice) -> Floats:
+        """Return T for some of the sequences, zero where there is no token: (n, L, d)."""
+        T = self._table[self._tokens[rows]]
+        return T if self.mask is None else T * self.mask[rows][:, :, None]
+
+    def pool(self, weights: NDArray[np.float64]) -> Floats:
+        """Return Σ_l w_il T_il as one product of a sparse matrix with the table."""
+        from scipy.sparse import csr_array
+
+        N, L, _ = self.shape
+        w = np.broadcast_to(weights.astype(self._dtype), (N, L))
+        M = csr_array(
+            (w.ravel(), self._tokens.ravel(), np.arange(0, N * L + 1, L)),
+            shape=(N, len(self._table)),
+        )
+        return np.asarray(M @ self._table)
+
+    def _project(self, directions: Floats) -> Floats:
+        return np.asarray((self._table @ directions)[self._tokens])
+
+    def _backproject(self, coefficients: Floats) -> Floats:
+        per_token = self._indicator @ coefficients.reshape(self._tokens.size, -1)
+        return np.asarray(self._table.T @ per_token)
+
+
+def as_sequences(
+    sequences: Any,
+    table: ArrayLike | None = None,
+    *,
+    mask: Any = None,
+    lengths: Any = None,
+) -> Sequences:
+    """Return what a user gave as sequences: embeddings, or tokens with their table.
+
+    Parameters
+    ----------
+    sequences : array of shape (N, length, d), or of int and shape (N, length)
+        Embeddings; or rows of `table`, negative where there is no token.
+    table : array of shape (V, d), optional
+        Embeddings of the tokens.
+    mask : array of bool and shape (N, length), optional
+        True where there is a token.
+    lengths : array of int and shape (N,), optional
+        The same for sequences padded at the end.
+    """
+    if isinstance(sequences, Sequences):
+        return sequences
+    data = np.asarray(sequences)
+    wanted = 3 if table is None else 2
+    if data.ndim != wanted or 0 in data.shape:
+        shape = "(n, length, dimension)" if table is None else "(n, length) beside a table"
+        raise complain("sequences", f"a non-empty array of shape {shape}", data)
+    N, L = data.shape[:2]
+    present = _presence(N, L, mask, lengths)
+    if table is None:
+        if data.dtype.kind not in "fiu":
+            raise complain("sequences", "made of real numbers", data.dtype.name)
+        if data.dtype not in (np.float32, np.float64):
+            data = data.astype(np.float64)
+        seen = data if present is None else data[present]
+        if not np.isfinite(seen).all():
+            raise complain("sequences", "finite wherever there is a token", "NaN or infinity")
+        return EmbeddedSequences(data, present)
+    if data.dtype.kind not in "iu":
+        raise complain("sequences", "whole numbers beside a table", data.dtype.name)
+    if data.min() < 0:
+        present = (data >= 0) if present is None else present & (data >= 0)
+        if not present.any(axis=1).all():
+            row = int(present.any(axis=1).argmin())
+            raise complain("sequences", "such that every row has a token", f"none in row {row}")
+    E = np.asarray(table)
+    if E.ndim != 2 or 0 in E.shape or E.dtype.kind not in "fiu":
+        raise complain("table", "a non-empty array of real numbers with 2 axes", E)
+    if E.dtype not in (np.float32, np.float64):
+        E = E.astype(np.float64)
+    largest = int((data if present is None else data[present]).max())
+    if largest >= len(E):
+        raise complain("sequences", f"rows of the table, at most {len(E) - 1}", largest)
+    result = TokenSequences(data, E, present)
+    if not np.isfinite(result._table).all():
+        raise complain("table", "finite", E)
+    return result
+
+
+def _presence(n: int, length: int, mask: Any, lengths: Any) -> NDArray[np.bool_] | None:
+    """Return the mask from whichever of the two was given; None if nothing is missing."""
+    if mask is not None and lengths is not None:
+        raise complain("lengths", "left out when a mask is given", lengths)
+    if lengths is not None:
+        lengths = np.asarray(lengths)
+        ok = lengths.shape == (n,) and lengths.dtype.kind in "iu"
+        if not ok or lengths.min() < 1 or lengths.max() > length:
+            raise complain("lengths", f"{n} whole numbers from 1 to {length}", lengths)
+        mask = np.arange(length) < lengths[:, None]
+    if mask is None:
+        return None
+    mask = np.asarray(mask)
+    if mask.shape != (n, length) or mask.dtype != np.bool_:
+        raise complain("mask", f"an array of bools of shape ({n}, {length})", mask)
+    if not mask.any(axis=1).all():
+        raise complain(
+            "mask", "True somewhere in every row", f"none in row {mask.any(1).argmin()}"
+        )
+    return None if mask.all() else mask

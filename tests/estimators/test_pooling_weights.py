@@ -1,0 +1,189 @@
+"""Learned weights against the optimum of models whose correlation is known."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import attnlaw as al
+from attnlaw.estimators import learn_pooling_weights
+from attnlaw.estimators.alternation import cross_position_covariance, hollow, maximise
+from attnlaw.estimators.sequences import as_sequences
+from attnlaw.simulation import sample_signs, sample_table, sample_tokens
+
+
+def draw(correlation, signal_norm, rng, *, d=300, V=600, N=1500):
+    """Tokens (N, L) and their table (V, d), with the signal along the first coordinate."""
+    rng = np.random.default_rng(rng)
+    tokens = sample_tokens(sample_signs(correlation, N, rng), V, rng)
+    table = sample_table(V, d, rng)
+    table[: V // 2, 0] += signal_norm
+    table[V // 2 :, 0] -= signal_norm
+    return tokens, table.astype(np.float32)
+
+
+def alternating_correlation(length, prefix):
+    """Signs of the first positions are equal up to a sign that alternates."""
+    signs = np.where(np.arange(length) % 2, -1.0, 1.0)
+    return al.prefix_correlation(length, prefix) * np.outer(signs, signs)
+
+
+def squared_cosine(v, w):
+    return (v @ w) ** 2 / (v @ v) / (w @ w)
+
+
+@pytest.mark.parametrize(
+    ("correlation", "signal_norm"),
+    [
+        (al.prefix_correlation(20, 5), 0.5),
+        (al.prefix_correlation(20, 10), 0.5),
+        (al.prefix_correlation(20, 4), 0.7),
+        (alternating_correlation(20, 5), 1.2),
+        (alternating_correlation(20, 20), 1.2),
+    ],
+    ids=["prefix 5", "prefix 10", "prefix 4", "alternating 5", "alternating throughout"],
+)
+def test_the_optimal_weights_are_found_without_labels(correlation, signal_norm):
+    tokens, table = draw(correlation, signal_norm, 0)
+    best = maximise(as_sequences(tokens, table), np.random.default_rng(0))
+    assert squared_cosine(best.weights, al.optimal_direction(correlation)) > 0.95
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("correlation", "signal_norm"),
+    [
+        *((al.prefix_correlation(20, p), norm) for p in (4, 5, 10) for norm in (0.5, 1.0)),
+        *((alternating_correlation(20, p), norm) for p in (4, 5, 20) for norm in (1.2, 2.0)),
+    ],
+)
+def test_the_optimal_weights_are_found_for_every_seed(correlation, signal_norm):
+    wanted = al.optimal_direction(correlation)
+    for seed in range(10):
+        tokens, table = draw(correlation, signal_norm, seed)
+        best = maximise(as_sequences(tokens, table), np.random.default_rng(seed))
+        assert squared_cosine(best.weights, wanted) > 0.95, seed
+
+
+def test_the_report_agrees_with_the_model():
+    correlation = al.prefix_correlation(20, 5)
+    tokens, table = draw(correlation, 1.0, 1)
+    learned = learn_pooling_weights(tokens, table=table)
+    assert learned.gain_is_supported
+    low, high = learned.snr_gain_interval
+    assert low < learned.snr_gain < high
+    assert learned.snr == pytest.approx(5, rel=0.15)
+    assert learned.mean_snr == pytest.approx(2, rel=0.2)
+    assert_allclose(learned.correlation, correlation, atol=0.25)
+    assert np.linalg.eigvalsh(learned.correlation)[0] > -1e-12
+    assert_array_equal(np.diag(learned.correlation), np.ones(20))
+    assert learned.signal_power == pytest.approx(1.5, rel=0.2)  # ‖μ‖² + δ
+    assert np.abs(learned.weights).sum() == pytest.approx(1)
+    assert learned.weights.sum() > 0
+
+
+@pytest.mark.parametrize("kind", ["embedded", "tokens", "masked"])
+def test_the_objective_never_falls_and_is_what_it_says(kind):
+    rng = np.random.default_rng(0)
+    tokens, table = draw(al.prefix_correlation(6, 3), 1.0, rng, d=12, V=40, N=80)
+    table = table.astype(float)
+    mask = np.arange(6) < rng.integers(2, 7, size=80)[:, None] if kind == "masked" else None
+    if kind == "embedded":
+        data = as_sequences(table[tokens])
+    else:
+        data = as_sequences(tokens, table, mask=mask)
+    best = maximise(data, rng)
+    # The same number, from every block of the covariance.
+    present = np.ones((80, 6), bool) if mask is None else mask
+    T = np.where(present[..., None], table[tokens], 0)
+    T = (T - T.sum(0) / present.sum(0)[:, None]) * present[..., None]
+    J = 0.0
+    for k in range(6):
+        for m in range(6):
+            n = (present[:, k] & present[:, m]).sum()
+            C = T[:, k].T @ T[:, m] / n
+            if k != m:
+                J += best.weights[k] * best.weights[m] * best.direction @ C @ best.direction
+    assert best.objective == pytest.approx(J, rel=1e-9)
+    # A maximum: each factor is the top eigenvector for the other.
+    gamma = cross_position_covariance(data, best.direction[:, None])[0]
+    assert best.objective == pytest.approx(np.linalg.eigvalsh(gamma)[-1], rel=1e-9)
+    for _ in range(20):
+        u = best.direction + 0.1 * rng.standard_normal(12)
+        u /= np.linalg.norm(u)
+        nearby = cross_position_covariance(data, u[:, None])[0]
+        assert best.weights @ nearby @ best.weights < best.objective * (1 + 1e-6)
+
+
+def test_embeddings_tokens_and_masked_padding_give_the_same_weights():
+    tokens, table = draw(al.prefix_correlation(6, 3), 1.5, 0, d=20, V=60, N=200)
+    table = table.astype(float)
+    a = learn_pooling_weights(table[tokens], rng=1)
+    b = learn_pooling_weights(tokens, table=table, rng=1)
+    padded = np.concatenate([table[tokens], np.full((200, 1, 20), np.nan)], axis=1)
+    c = learn_pooling_weights(padded, lengths=np.full(200, 6), rng=1)
+    assert_allclose(a.weights, b.weights, atol=1e-4)
+    assert_allclose(a.weights, c.weights[:6], atol=1e-4)
+    assert c.weights[6] == pytest.approx(0, abs=1e-12)
+
+
+def test_positions_seen_by_few_sequences_are_handled():
+    tokens, table = draw(al.prefix_correlation(8, 3), 1.5, 0, d=20, V=60, N=300)
+    lengths = np.random.default_rng(0).integers(2, 9, size=300)
+    learned = learn_pooling_weights(tokens, table=table, lengths=lengths)
+    assert squared_cosine(learned.weights, np.arange(8) < 3) > 0.9
+    assert learned.gain_is_supported
+
+
+def test_a_large_mean_at_each_position_changes_nothing():
+    tokens, table = draw(al.prefix_correlation(6, 3), 1.5, 0, d=20, V=60, N=200)
+    T = table[tokens].astype(float)
+    shift = 30 * np.random.default_rng(0).standard_normal((6, 20))
+    a, b = learn_pooling_weights(T), learn_pooling_weights(T + shift)
+    assert_allclose(a.weights, b.weights, atol=1e-6)
+    assert b.snr == pytest.approx(a.snr, rel=1e-6)
+
+
+def claims(correlation, signal_norm, n_seeds, **size):
+    """Count how often a gain over mean pooling is claimed."""
+    return sum(
+        learn_pooling_weights(
+            draw_tokens, table=table, rng=seed, n_bootstrap=500
+        ).gain_is_supported
+        for seed in range(n_seeds)
+        for draw_tokens, table in [draw(correlation, signal_norm, seed, **size)]
+    )
+
+
+@pytest.mark.parametrize(
+    "correlation", [np.eye(6), al.prefix_correlation(6, 6)], ids=["independent", "mean is best"]
+)
+def test_no_gain_is_claimed_where_there_is_none(correlation):
+    # 5 % of 60 with a binomial standard error of 1.7: at most 3 + 3·1.7.
+    assert claims(correlation, 1.0, 60, d=30, V=60, N=150) <= 8
+
+
+@pytest.mark.slow
+def test_type_one_error_of_a_claimed_gain_is_at_most_five_percent():
+    n = claims(np.eye(20), 1.0, 200, d=300, V=600, N=1500)
+    assert n <= 10 + 2 * np.sqrt(200 * 0.05 * 0.95)
+
+
+def test_hollow_takes_the_diagonal_away():
+    assert_array_equal(hollow(np.ones((2, 2))), [[0, 1], [1, 0]])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"sequences": np.ones((3, 2))}, "sequences must be a non-empty array of shape"),
+        ({"sequences": np.ones((3, 2, 1))}, "sequences must be at least 8 sequences"),
+        ({"sequences": np.full((9, 2, 1), np.nan)}, "sequences must be finite"),
+        ({"sequences": np.ones((9, 2, 1)), "confidence": 1.0}, "confidence must be below 1"),
+        ({"sequences": np.ones((9, 2, 1)), "lengths": [3] * 9}, "lengths must be 9 whole"),
+        ({"sequences": np.ones((9, 2, 1)), "mask": np.ones((9, 1), bool)}, "mask must be an"),
+        ({"sequences": np.ones((9, 2, 1)), "mask": np.zeros((9, 2), bool)}, "mask must be True"),
+    ],
+)
+def test_mistakes_are_named(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        learn_pooling_weights(**arguments)
