@@ -112,3 +112,32 @@ def test_edge_broadcasts():
 def test_bad_input_gets_the_sentence(arguments, sentence):
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
         al.bulk_edge(*arguments)
+
+
+def model(delta, gamma):
+    return al.PooledSequences(
+        vocab_ratio=delta,
+        sample_ratio=gamma,
+        signal_norm=1.0,
+        correlation=np.eye(20),
+        weights=al.causal_weights(20),
+        sampling="gaussian",
+    )
+
+
+@given(ratios, ratios)
+def test_law_and_closed_form_have_the_same_edge(delta, gamma):
+    """The law engine finds its edges by its own road."""
+    studied = model(delta, gamma)
+    edge = al.bulk_edge(delta, gamma, studied.noise_gain)
+    assert_allclose(al.bulk_law(studied).edges[-1], edge, rtol=1e-12)
+
+
+def test_law_of_noise_has_trace_kappa():
+    studied = model(0.5, 0.4)
+    assert_allclose(al.bulk_law(studied).moment(1), studied.noise_gain, rtol=1e-13)
+
+
+def test_law_of_a_grid_is_refused():
+    with pytest.raises(ValueError, match=r"^vocab_ratio and sample_ratio must be single numbers"):
+        al.bulk_law(model(np.array([0.1, 0.2]), 0.4))

@@ -1,6 +1,6 @@
 """From a model to a prediction: closed forms, and never a random number."""
 
-from attnlaw.theory.bulk import bulk_edge, edge_parameter
+from attnlaw.theory.bulk import bulk_edge, bulk_law, edge_parameter
 from attnlaw.theory.classification import predict_accuracy
 from attnlaw.theory.planning import Plan, plan
 from attnlaw.theory.spikes import predict, squared_overlap
@@ -12,6 +12,7 @@ __all__ = [
     "Thresholds",
     "Validity",
     "bulk_edge",
+    "bulk_law",
     "edge_parameter",
     "plan",
     "predict",

@@ -7,14 +7,57 @@ in one parameter t, z(t) = κ (t+1)(t+δ)(t+γ)/t², and everything about outlie
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._validation import Real, plain, real
+from attnlaw._validation import Real, complain, plain, real
+from attnlaw.laws import Law, MarchenkoPastur
+from attnlaw.models import PooledSequences
+from attnlaw.theory.validity import warn_if_far_from_limit
 
-__all__ = ["bulk_edge", "edge_parameter"]
+__all__ = ["bulk_edge", "bulk_law", "edge_parameter"]
 
 Array = NDArray[np.float64]
 
 TINY = float(np.finfo(np.float64).tiny)
 """Stands in for 0 as a divisor, where the limit is the wanted value."""
+
+
+def bulk_law(model: PooledSequences) -> Law:
+    """Limiting spectrum of the noise: all eigenvalues but those of signal and mean.
+
+    Parameters
+    ----------
+    model : PooledSequences
+        Its ratios must be single numbers; its signal plays no part.
+
+    Returns
+    -------
+    Law
+        κ (MP_δ ⊠ MP_γ); with density, cdf, quantile, edges and moments.
+
+    Notes
+    -----
+    theory.md §2.2, P1 Theorem 1. See `validity` for how close a finite length comes to it.
+
+    Examples
+    --------
+    >>> import attnlaw as al
+    >>> model = al.PooledSequences(
+    ...     vocab_ratio=1.0, sample_ratio=1.0, signal_norm=1.5,
+    ...     correlation=al.prefix_correlation(16, prefix=5), weights=al.mean_weights(16),
+    ... )
+    >>> bulk_law(model)
+    0.0625 * (MarchenkoPastur(1) @ MarchenkoPastur(1))
+    >>> bulk_law(model).edges.round(6)      # 27/4 κ
+    array([0.      , 0.421875])
+    """
+    if np.ndim(model.vocab_ratio) or np.ndim(model.sample_ratio):
+        raise complain(
+            "vocab_ratio and sample_ratio",
+            "single numbers when a law is asked for",
+            f"shapes {np.shape(model.vocab_ratio)} and {np.shape(model.sample_ratio)}",
+        )
+    warn_if_far_from_limit(model)
+    delta, gamma = float(model.vocab_ratio), float(model.sample_ratio)
+    return model.noise_gain * (MarchenkoPastur(delta) @ MarchenkoPastur(gamma))
 
 
 def edge_parameter(vocab_ratio: ArrayLike, sample_ratio: ArrayLike) -> Real:
