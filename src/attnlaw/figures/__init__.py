@@ -1,0 +1,33 @@
+"""The figures of both papers, and ours: one module each, with compute(), draw() and check()."""
+
+from importlib import import_module
+from typing import cast
+
+from attnlaw._validation import complain
+from attnlaw.figures.figure import Check, FigureModule, Table, Tables
+
+__all__ = ["FIGURES", "Check", "FigureModule", "Table", "Tables", "load_figure"]
+
+FIGURES = (
+    "model",
+    "phase_diagram",
+    "bulk",
+    "alignment",
+    "critical_signal",
+    "accuracy",
+    "embedding_table",
+    "causal_limit",
+    "convergence",
+    "attention_bulk",
+    "attention_breakdown",
+    "attention_inputs",
+    "attention_heads",
+)
+"""Names of all figures, in the order of the report."""
+
+
+def load_figure(name: str) -> FigureModule:
+    """Import the module of a figure by its name."""
+    if name not in FIGURES:
+        raise complain("figure", "one of " + ", ".join(FIGURES), name)
+    return cast(FigureModule, import_module(f"attnlaw.figures.{name}"))
