@@ -1,0 +1,156 @@
+"""The machinery of the reproduction, on a small figure made here."""
+
+import json
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import attnlaw.figures as figures
+from attnlaw.figures.figure import Check, z_check
+from attnlaw.figures.report import write_report
+from attnlaw.figures.reproduction import reproduce
+from attnlaw.figures.storage import atomic_path, fingerprint, load_tables, save_tables
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """Register a figure that counts how often it is computed."""
+    module = types.ModuleType("attnlaw.figures.tiny")
+    module.TITLE, module.CLAIM, module.SECONDS = "Tiny", r"$x^2$ & more", (1.0, 1.0)
+    module.runs = 0
+    module.truth = 2.0
+
+    def compute(quick, rng):
+        module.runs += 1
+        values = rng.normal(2.0, 1.0, 400)
+        return {
+            "numbers": {
+                "observed": np.array([values.mean()]),
+                "error": np.array([values.std(ddof=1) / 20]),
+                "predicted": np.array([module.truth]),
+            }
+        }
+
+    def draw(tables):
+        import matplotlib.pyplot as plt
+
+        figure, axes = plt.subplots()
+        axes.plot(tables["numbers"]["observed"], "o")
+        return figure
+
+    def check(tables):
+        table = tables["numbers"]
+        return [z_check("mean", table["predicted"], table["observed"], table["error"])]
+
+    module.setting = lambda quick: {"size": "small"}
+    module.compute, module.draw, module.check = compute, draw, check
+    monkeypatch.setitem(sys.modules, "attnlaw.figures.tiny", module)
+    monkeypatch.setattr(figures, "FIGURES", ("tiny",))
+    return module
+
+
+def test_a_figure_leaves_pictures_tables_and_a_manifest(tiny, tmp_path):
+    (done,) = reproduce(["tiny"], out=tmp_path)
+    assert done.verdict.startswith("agrees")
+    for name in done.files:
+        assert (tmp_path / name).stat().st_size > 0
+    manifest = json.loads((tmp_path / "manifests/tiny.json").read_text())
+    assert manifest["checks"][0]["agrees"] is True
+    assert not [p for p in tmp_path.rglob(".*") if p.is_file()]
+
+
+def test_a_second_run_computes_nothing_and_says_the_same(tiny, tmp_path):
+    (first,) = reproduce(["tiny"], out=tmp_path)
+    (second,) = reproduce(["tiny"], out=tmp_path)
+    assert tiny.runs == 1
+    assert (first.resumed, second.resumed) == (False, True)
+    assert first.checks == second.checks
+
+
+@pytest.mark.parametrize("damage", ["table", "manifest"])
+def test_a_lost_file_means_computing_again(tiny, tmp_path, damage):
+    reproduce(["tiny"], out=tmp_path)
+    if damage == "table":
+        (tmp_path / "tables/tiny-numbers.csv").unlink()
+    else:
+        (tmp_path / "manifests/tiny.json").write_text("{")
+    reproduce(["tiny"], out=tmp_path)
+    assert tiny.runs == 2
+
+
+def test_another_effort_or_seed_means_computing_again(tiny, tmp_path):
+    reproduce(["tiny"], out=tmp_path)
+    reproduce(["tiny"], out=tmp_path, quick=True)
+    reproduce(["tiny"], out=tmp_path, quick=True, seed=1)
+    assert tiny.runs == 3
+
+
+def test_a_wrong_prediction_changes_the_verdict(tiny, tmp_path):
+    tiny.truth = 2.5
+    (done,) = reproduce(["tiny"], out=tmp_path)
+    assert done.verdict == "0 of 1 comparisons agree, 1 differ"
+
+
+def test_the_report_stands_alone(tiny, tmp_path):
+    page = write_report(reproduce(["tiny"], out=tmp_path), tmp_path, quick=True).read_text()
+    assert "<math" in page
+    assert "&amp; more" in page
+    assert "data:image/svg+xml;base64," in page
+    for loads in ("<script", "<link", "@import", "src=\"http", "url("):
+        assert loads not in page
+
+
+def test_an_unknown_figure_is_named():
+    with pytest.raises(ValueError, match="figure must be one of .*, got 'nonsense'"):
+        figures.load_figure("nonsense")
+
+
+def test_tables_come_back_exactly(tmp_path):
+    table = {
+        "x": np.array([0.1, np.pi, 1e-300]),
+        "n": np.array([1, 2, 3]),
+        "flag": np.array([True, False, True]),
+        "word": np.array(["a", "b,c", 'd"e']),
+    }
+    save_tables({"t": table}, tmp_path, "figure")
+    back = load_tables(tmp_path, "figure", ["t"])["t"]
+    for key, values in table.items():
+        assert back[key].dtype.kind == values.dtype.kind
+        np.testing.assert_array_equal(back[key], values)
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "file.txt"
+    path.write_text("old")
+    with pytest.raises(RuntimeError), atomic_path(path) as partial:
+        partial.write_text("half")
+        raise RuntimeError
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_fingerprint_depends_on_the_setting():
+    assert fingerprint(quick=True) != fingerprint(quick=False)
+    assert fingerprint(quick=True) == fingerprint(quick=True)
+
+
+def test_a_missing_number_never_agrees():
+    check = Check(quantity="q", predicted=1.0, observed=np.nan, tolerance=1.0, basis="")
+    assert not check.agrees
+
+
+def test_z_check_reports_the_worst_point():
+    check = z_check("q", [1.0, 1.0], [1.0, 2.0], [0.1, 0.1])
+    assert (check.observed, check.agrees) == (2.0, False)
+
+
+def test_every_figure_is_a_module_with_the_contract():
+    folder = Path(figures.__file__).parent
+    for name in figures.FIGURES:
+        assert (folder / f"{name}.py").exists(), name
+        module = figures.load_figure(name)
+        for part in ("TITLE", "CLAIM", "SECONDS", "setting", "compute", "draw", "check"):
+            assert hasattr(module, part), f"{name} lacks {part}"
