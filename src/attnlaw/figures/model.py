@@ -84,7 +84,7 @@ def draw(tables: Tables) -> "Figure":
     axes[1].set_ylabel("sequence")
     axes[1].set_xticks([0, PREFIX - 1, LENGTH - 1], ["1", str(PREFIX), str(LENGTH)])
     axes[1].set_xlabel("position")
-    axes[1].set_title("2. signs")
+    axes[1].set_title("2. signs (+ purple)")
     weights = tables["weights"]
     axes[2].bar(weights["position"], weights["weight"], color=style.WEIGHTINGS["causal"])
     axes[2].set_xticks([1, PREFIX, LENGTH])
