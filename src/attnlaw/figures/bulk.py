@@ -143,8 +143,10 @@ def draw(tables: Tables) -> "Figure":
         top = line["density"].max()
         for which in ("signal", "table mean"):
             for p, o in zip(
-                *(rows(tables["outliers"], panel=panel, which=which)[c] for c in
-                  ("predicted", "observed")),
+                *(
+                    rows(tables["outliers"], panel=panel, which=which)[c]
+                    for c in ("predicted", "observed")
+                ),
                 strict=True,
             ):
                 axes.plot([p, p], [0, 0.32 * top], color=style.PREDICTED)

@@ -8,8 +8,9 @@ from attnlaw import style
 from attnlaw.correlations import prefix_correlation
 from attnlaw.figures.figure import Check, Tables
 from attnlaw.figures.pooling import long_table, rows, summary
-from attnlaw.simulation import sample_signs
-from attnlaw.weights import causal_weights, softmax_causal_weights
+from attnlaw.models import PooledSequences
+from attnlaw.simulation import observe_causal_weights
+from attnlaw.weights import causal_weights
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,22 +43,23 @@ def setting(quick: bool) -> dict[str, str]:
     }
 
 
+def _model() -> PooledSequences:
+    return PooledSequences(
+        vocab_ratio=0.0,
+        sample_ratio=1.0,
+        signal_norm=NORM,
+        correlation=prefix_correlation(LENGTH, PREFIX),
+        weights=causal_weights(LENGTH),
+    )
+
+
 def compute(quick: bool, rng: np.random.Generator) -> Tables:
     """Sample sequences, attend, and measure the distance to the limit."""
     dimensions, n = _sizes(quick)
     limit = causal_weights(LENGTH)
     profile, distance = [], []
     for d in dimensions:
-        signs = sample_signs(prefix_correlation(LENGTH, PREFIX), n, rng)
-        direction = np.eye(1, d)[0]
-        weights = np.array(
-            [
-                softmax_causal_weights(
-                    NORM * s[:, None] * direction + rng.standard_normal((LENGTH, d)), TAU
-                )
-                for s in signs
-            ]
-        )
+        weights = observe_causal_weights(_model(), d, n, rng, inverse_temperature=TAU)
         mean, error = summary(weights)
         profile.append(
             {

@@ -107,9 +107,7 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
             R = prefix_correlation(length, PREFIX)
             w = weighting(name, R)
             kappa = w @ w
-            snr_lines.append(
-                {"weighting": name, "length": [length], "snr": w @ R @ w / kappa}
-            )
+            snr_lines.append({"weighting": name, "length": [length], "snr": w @ R @ w / kappa})
             mean, error = summary((sample_signs(R, n, rng) @ w) ** 2 / kappa)
             snr_points.append(
                 {"weighting": name, "length": [length], "snr": mean, "standard_error": error}

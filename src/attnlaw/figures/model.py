@@ -72,7 +72,9 @@ def draw(tables: Tables) -> "Figure":
     values = tables["table"]["value"].reshape(VOCAB, DIMENSION)
     axes[0].imshow(values, cmap=ends, vmin=-3, vmax=3, aspect="auto", interpolation="nearest")
     axes[0].axhline(VOCAB / 2 - 0.5, color="white", linewidth=2)
-    axes[0].set_yticks([VOCAB / 4, 3 * VOCAB / 4], ["class +", "class −"], rotation=90, va="center")
+    axes[0].set_yticks(
+        [VOCAB / 4, 3 * VOCAB / 4], ["class +", "class −"], rotation=90, va="center"
+    )
     axes[0].tick_params(length=0)
     axes[0].set_xticks([])
     axes[0].set_xlabel("coordinate (1 … $d$)")
