@@ -31,7 +31,7 @@ CORRELATIONS = {
     "prefix": prefix_correlation(LENGTH, prefix=5),
     "signs": spiked_correlation(6.0, np.where(np.arange(LENGTH) % 3 == 2, -1.0, 1.0)),
 }
-PANELS = {"prefix": "prefix of 5", "signs": "spiked, signs + + −"}
+PANELS = {"prefix": "prefix of 5", "signs": "spiked with signs + + −"}
 WEIGHTINGS = ("mean", "causal", "optimal")
 
 
@@ -126,8 +126,8 @@ def draw(tables: Tables) -> "Figure":
                     markeredgecolor="white",
                     markeredgewidth=0.4,
                 )
-            kind = "tokens from a table" if sampling == "token" else "idealised covariance"
-            axes.set_title(f"({letter}) {PANELS[correlation]}: {kind}")
+            kind = "real tokens" if sampling == "token" else "idealised"
+            axes.set_title(f"({letter}) {PANELS[correlation]}, {kind}")
     for axes in grid[1]:
         axes.set_xlabel(r"signal norm $\|\mu\|$ (noise has unit variance)")
     for axes in grid[:, 0]:
@@ -138,7 +138,7 @@ def draw(tables: Tables) -> "Figure":
         for n in WEIGHTINGS
     ]
     handles.append(
-        Line2D([], [], color="#444444", linestyle=style.IDEALISED, lw=0.9, label="idealised")
+        Line2D([], [], color="#444444", linestyle=style.IDEALISED, lw=0.9, label="idealised formula")
     )
     grid[0, 1].legend(handles=handles, loc="lower right")
     return figure
