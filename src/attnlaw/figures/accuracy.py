@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from attnlaw import style
 from attnlaw.correlations import prefix_correlation
 from attnlaw.figures.figure import Check, Tables, z_check
-from attnlaw.figures.pooling import long_table, rows, summary, weighting
+from attnlaw.figures.pooling import Pieces, long_table, rows, summary, weighting
 from attnlaw.models import PooledSequences
 from attnlaw.simulation import (
     learn_weights,
@@ -86,7 +86,9 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
     """Predict on a fine grid, observe on a coarse one; learn weights at a few norms."""
     d, trials, n_learned = _sizes(quick)
     fine, coarse = np.linspace(0.0, 1.5, 76), np.linspace(0.1, 1.5, 8)
-    lines, points, weights = [], [], []
+    lines: Pieces = []
+    points: Pieces = []
+    weights: Pieces = []
     for name in WEIGHTINGS:
         line = predict_accuracy(_model(name, fine), RIDGE)
         lines.append({"weighting": name, "signal_norm": fine, "accuracy": line.accuracy})
@@ -108,7 +110,9 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
             *(_learned_trial(norm, d, rng) for _ in range(n_learned)), strict=True
         )
         model = _model("mean", norm)
-        theory = [predict_accuracy(replace(model, weights=w), RIDGE).accuracy for w in learned]
+        theory = np.array(
+            [predict_accuracy(replace(model, weights=w), RIDGE).accuracy for w in learned]
+        )
         mean, error = summary(accuracies)
         points.append(
             {
@@ -116,11 +120,11 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
                 "signal_norm": [norm],
                 "accuracy": mean,
                 "standard_error": error,
-                "predicted": np.mean(theory),
+                "predicted": theory.mean(),
                 "dimension": d,
             }
         )
-        lines.append({"weighting": "learned", "signal_norm": [norm], "accuracy": np.mean(theory)})
+        lines.append({"weighting": "learned", "signal_norm": [norm], "accuracy": theory.mean()})
         weights.append(
             {
                 "signal_norm": norm,

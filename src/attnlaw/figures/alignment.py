@@ -7,7 +7,7 @@ import numpy as np
 from attnlaw import style
 from attnlaw.correlations import prefix_correlation, spiked_correlation
 from attnlaw.figures.figure import Check, Tables, z_check
-from attnlaw.figures.pooling import SAMPLINGS, long_table, rows, summary, weighting
+from attnlaw.figures.pooling import SAMPLINGS, Pieces, long_table, rows, summary, weighting
 from attnlaw.models import PooledSequences
 from attnlaw.simulation import observe
 from attnlaw.theory import predict
@@ -67,7 +67,8 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
     """Predict on a fine grid of norms, observe on a coarse one."""
     d, trials = _sizes(quick)
     fine, coarse = np.linspace(0.02, 3, 150), np.linspace(0.25, 3, 12)
-    predictions, observations = [], []
+    predictions: Pieces = []
+    observations: Pieces = []
     for correlation in CORRELATIONS:
         for name in WEIGHTINGS:
             for sampling in SAMPLINGS:
@@ -138,7 +139,7 @@ def draw(tables: Tables) -> "Figure":
         for n in WEIGHTINGS
     ]
     handles.append(
-        Line2D([], [], color="#444444", linestyle=style.IDEALISED, lw=0.9, label="idealised formula")
+        Line2D([], [], color="#444444", ls=style.IDEALISED, lw=0.9, label="idealised formula")
     )
     grid[0, 1].legend(handles=handles, loc="lower right")
     return figure

@@ -7,7 +7,7 @@ import numpy as np
 from attnlaw import style
 from attnlaw.correlations import prefix_correlation
 from attnlaw.figures.figure import Check, Tables, z_check
-from attnlaw.figures.pooling import long_table, rows, summary, weighting
+from attnlaw.figures.pooling import Pieces, long_table, rows, summary, weighting
 from attnlaw.models import PooledSequences
 from attnlaw.simulation import observe, observe_spectrum
 from attnlaw.theory import bulk_law, predict
@@ -69,7 +69,9 @@ def _model(panel: str) -> PooledSequences:
 def compute(quick: bool, rng: np.random.Generator) -> Tables:
     """Bin all eigenvalues of all trials; the law gives the exact mass of every bin."""
     d, trials = _sizes(quick)
-    density, histogram, outliers = [], [], []
+    density: Pieces = []
+    histogram: Pieces = []
+    outliers: Pieces = []
     for panel in PANELS:
         model = _model(panel)
         law, expected = bulk_law(model), predict(model)

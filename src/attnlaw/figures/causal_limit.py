@@ -7,7 +7,7 @@ import numpy as np
 from attnlaw import style
 from attnlaw.correlations import prefix_correlation
 from attnlaw.figures.figure import Check, Tables
-from attnlaw.figures.pooling import long_table, rows, summary
+from attnlaw.figures.pooling import Pieces, long_table, rows, summary
 from attnlaw.models import PooledSequences
 from attnlaw.simulation import observe_causal_weights
 from attnlaw.weights import causal_weights
@@ -57,7 +57,8 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
     """Sample sequences, attend, and measure the distance to the limit."""
     dimensions, n = _sizes(quick)
     limit = causal_weights(LENGTH)
-    profile, distance = [], []
+    profile: Pieces = []
+    distance: Pieces = []
     for d in dimensions:
         weights = observe_causal_weights(_model(), d, n, rng, inverse_temperature=TAU)
         mean, error = summary(weights)

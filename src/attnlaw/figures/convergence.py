@@ -6,7 +6,7 @@ import numpy as np
 
 from attnlaw.correlations import prefix_correlation
 from attnlaw.figures.figure import Check, Tables
-from attnlaw.figures.pooling import long_table, rows
+from attnlaw.figures.pooling import Pieces, long_table, rows
 from attnlaw.models import PooledSequences
 from attnlaw.simulation import observe
 from attnlaw.theory import predict
@@ -64,7 +64,7 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
     """Measure the root mean square deviation from the prediction at each size."""
     model = _model()
     expected = predict(model)
-    pieces = []
+    pieces: Pieces = []
     for d, trials in _sizes(quick):
         seen = observe(model, d, trials, rng)
         for name in QUANTITIES:

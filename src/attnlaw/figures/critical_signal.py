@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from attnlaw import style
 from attnlaw.correlations import prefix_correlation
 from attnlaw.figures.figure import Check, Tables, z_check
-from attnlaw.figures.pooling import long_table, rows, summary, weighting
+from attnlaw.figures.pooling import Pieces, long_table, rows, summary, weighting
 from attnlaw.models import PooledSequences
 from attnlaw.simulation import observe, sample_signs
 from attnlaw.theory import predict, thresholds
@@ -68,7 +68,8 @@ def _zero_crossing(norms: NDArray[np.float64], overlap: NDArray[np.float64]) -> 
 def compute(quick: bool, rng: np.random.Generator) -> Tables:
     """Fit the observed transition for several prefixes; measure the SNR for several lengths."""
     d, trials, n = _sizes(quick)
-    lines, points = [], []
+    lines: Pieces = []
+    points: Pieces = []
     for name in WEIGHTINGS:
         prefixes = np.arange(1, LENGTH + 1)
         critical = [thresholds(_model(int(p), name, 1.0)) for p in prefixes]
@@ -101,7 +102,8 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
                     "dimension": d,
                 }
             )
-    snr_lines, snr_points = [], []
+    snr_lines: Pieces = []
+    snr_points: Pieces = []
     for name in WEIGHTINGS:
         for length in (6, 8, 12, 20, 32, 50, 80, 128, 200):
             R = prefix_correlation(length, PREFIX)

@@ -6,7 +6,7 @@ import numpy as np
 
 from attnlaw.correlations import spiked_correlation
 from attnlaw.figures.figure import Check, Tables, z_check
-from attnlaw.figures.pooling import SAMPLINGS, long_table, rows, summary, weighting
+from attnlaw.figures.pooling import SAMPLINGS, Pieces, long_table, rows, summary, weighting
 from attnlaw.models import PooledSequences
 from attnlaw.simulation import observe
 from attnlaw.theory import predict, thresholds
@@ -65,7 +65,9 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
     d, trials = _sizes(quick)
     norms, deltas = np.linspace(0.01, 2.5, 240), np.linspace(0.01, 2, 200)
     coarse = np.linspace(0.2, 2.3, 8)
-    plane, boundary, observed = [], [], []
+    plane: Pieces = []
+    boundary: Pieces = []
+    observed: Pieces = []
     for name in WEIGHTINGS:
         for sampling in SAMPLINGS:
             labels = {"weighting": name, "sampling": sampling}
@@ -127,7 +129,7 @@ def draw(tables: Tables) -> "Figure":
                 rasterized=True,
             )
             lines = rows(tables["boundary"], **choose)
-            axes.plot(lines["population"], y, color="white", linestyle=":", label="population boundary")
+            axes.plot(lines["population"], y, color="white", ls=":", label="population boundary")
             axes.plot(lines["sample"], y, color="white", label="sample boundary")
             dots = rows(tables["observed"], **choose)
             axes.scatter(

@@ -9,9 +9,12 @@ from numpy.typing import NDArray
 from attnlaw.figures.figure import Table
 from attnlaw.weights import causal_weights, mean_weights, optimal_weights
 
-__all__ = ["SAMPLINGS", "long_table", "rows", "summary", "weighting"]
+__all__ = ["SAMPLINGS", "Pieces", "long_table", "rows", "summary", "weighting"]
 
 SAMPLINGS = ("token", "gaussian")
+
+Pieces = list[dict[str, Any]]
+"""Parts of a long table, to be stacked."""
 
 WEIGHTINGS: Mapping[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
     "mean": lambda R: mean_weights(len(R)),
