@@ -15,13 +15,8 @@ FIGURES = (
     "alignment",
     "critical_signal",
     "accuracy",
-    "embedding_table",
     "causal_limit",
     "convergence",
-    "attention_bulk",
-    "attention_breakdown",
-    "attention_inputs",
-    "attention_heads",
 )
 """Names of all figures, in the order of the report."""
 

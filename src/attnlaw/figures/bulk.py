@@ -79,7 +79,7 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
         eigenvalues = np.sort(observe_spectrum(model, d, trials, rng), axis=-1)
         n_out = 1 if model.centred else 2
         bulk = eigenvalues[:, : d - n_out]
-        bins = np.linspace(0, 1.1 * right, 61)
+        bins = np.linspace(0, 1.1 * right, 101)
         counts = np.histogram(bulk, bins)[0]
         x = np.linspace(left, right, 400)
         density.append({"panel": panel, "eigenvalue": x, "density": law.density(x)})
@@ -123,6 +123,7 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
 def draw(tables: Tables) -> "Figure":
     """Draw bars for eigenvalues, a line for the law, arrows for outliers."""
     import matplotlib.pyplot as plt
+    from matplotlib.lines import Line2D
 
     figure, panels = plt.subplots(3, 1, figsize=(6.6, 6.6))
     for axes, panel in zip(panels, PANELS, strict=True):
@@ -144,15 +145,17 @@ def draw(tables: Tables) -> "Figure":
         )
         top = line["density"].max()
         for which in ("signal", "table mean"):
-            for p, o in zip(
+            for p, o, error in zip(
                 *(
                     rows(tables["outliers"], panel=panel, which=which)[c]
-                    for c in ("predicted", "observed")
+                    for c in ("predicted", "observed", "standard_error")
                 ),
                 strict=True,
             ):
                 axes.plot([p, p], [0, 0.32 * top], color=style.PREDICTED)
-                axes.plot(o, 0.16 * top, "o", color=style.OUTLIER, markersize=6)
+                axes.errorbar(
+                    o, 0.16 * top, xerr=2 * error, fmt="o", color=style.OUTLIER, markersize=5
+                )
                 axes.annotate(
                     which, (p, 0.36 * top), ha="center", va="bottom", fontsize=8, color="#222222"
                 )
@@ -162,7 +165,7 @@ def draw(tables: Tables) -> "Figure":
         axes.set_xlim(left=0)
     panels[-1].set_xlabel(r"eigenvalue (noise of one token has unit variance)")
     handles, labels = panels[0].get_legend_handles_labels()
-    handles.append(plt.Line2D([], [], color=style.OUTLIER, marker="o", lw=0, markersize=6))
+    handles.append(Line2D([], [], color=style.OUTLIER, marker="o", lw=0, markersize=6))
     panels[0].legend(handles, [*labels, "outlier, mean over trials"], loc="upper right")
     return figure
 
