@@ -104,7 +104,7 @@ def test_the_report_stands_alone(tiny, tmp_path):
 
 
 def test_an_unknown_figure_is_named():
-    with pytest.raises(ValueError, match="figure must be one of .*, got 'nonsense'"):
+    with pytest.raises(ValueError, match=r"figure must be one of .*, got 'nonsense'"):
         figures.load_figure("nonsense")
 
 
@@ -125,9 +125,14 @@ def test_tables_come_back_exactly(tmp_path):
 def test_a_failed_write_leaves_the_old_file(tmp_path):
     path = tmp_path / "file.txt"
     path.write_text("old")
-    with pytest.raises(RuntimeError), atomic_path(path) as partial:
-        partial.write_text("half")
-        raise RuntimeError
+
+    def fail_halfway():
+        with atomic_path(path) as partial:
+            partial.write_text("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_halfway()
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
