@@ -1,5 +1,6 @@
 """A sweep: a grid of models to observe, described once and validated at once."""
 
+import copy
 import itertools
 import json
 import math
@@ -195,12 +196,17 @@ class Sweep:
 
     def as_mapping(self) -> dict[str, Any]:
         """Return the arguments of an equal sweep in plain types, as JSON and TOML have them."""
+        return copy.deepcopy(self.plain)
+
+    @cached_property
+    def plain(self) -> dict[str, Any]:
+        """`as_mapping`, made once; not to be changed."""
         return {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sweep):
             return NotImplemented
-        return json.dumps(self.as_mapping()) == json.dumps(other.as_mapping())
+        return json.dumps(self.plain) == json.dumps(other.plain)
 
     __hash__ = None  # type: ignore[assignment]
 
