@@ -27,7 +27,7 @@ from attnlaw.sweeps.parameters import (
 
 __all__ = ["Sweep"]
 
-CELL_WORK = 10_000  # trials × dimension in a cell, unless the user says how many trials
+CELL_WORK = 2_000  # trials × dimension in a cell, unless the user says how many trials
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,7 +65,7 @@ class Sweep:
         makes differences between them sharp; their errors are then correlated.
     trials_per_cell : int, optional
         Trials that are computed, and stored, in one piece: a divisor of `n_trials`. The default
-        keeps trials × dimension below 10,000.
+        keeps trials × dimension up to 2,000.
 
     Examples
     --------
