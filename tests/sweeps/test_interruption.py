@@ -201,9 +201,7 @@ class Unlucky:
 def test_what_happened_to_a_cell_on_the_cluster_is_said(cheap):
     distributed = pytest.importorskip("distributed")
     killed = distributed.KilledWorker("task", "worker", 3)
-    with pytest.raises(
-        RuntimeError, match=r"died 4 times \(out of memory\?\) in cell 5 \("
-    ):
+    with pytest.raises(RuntimeError, match=r"died 4 times \(out of memory\?\) in cell 5 \("):
         _result(cheap, 5, Unlucky(killed))
     with pytest.raises(RuntimeError, match=r"connection to the cluster was lost in cell 5 \("):
         _result(cheap, 5, Unlucky(CancelledError()))

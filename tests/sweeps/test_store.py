@@ -229,3 +229,10 @@ def test_the_lock_of_a_killed_writer_is_free(tmp_path):
         owner.kill()
     with exclusive(lock):
         pass
+
+
+def test_a_missing_extra_is_named_before_any_work(cheap, tmp_path, monkeypatch):
+    monkeypatch.setattr(run_module, "find_spec", lambda name: None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'attnlaw\[sweeps\]'"):
+        run_sweep(cheap, tmp_path / "store")
+    assert not (tmp_path / "store").exists()

@@ -46,7 +46,7 @@ class Sweep:
         ``{"kind": "autoregressive", "length": 20, "coefficient": [0.2, 0.5]}`` or
         ``{"kind": "spiked", "strength": [1, 2], "direction": [1, -1, 1, -1]}``.
     weights : str, list of str, mapping of label to name or vector, or vector
-        Pooling weights: the names "mean", "causal", "last", "optimal", "optimal_direction", or
+        Pooling weights: the names "mean", "causal", "last", "optimal", "direction", or
         labels of your own with vectors.
     sampling : "token", "gaussian" or both in a list
         As in `PooledSequences`.
