@@ -9,8 +9,6 @@ import itertools
 import json
 import time
 from collections.abc import Sequence
-from concurrent.futures import CancelledError
-from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -65,8 +63,7 @@ def on_dask(sweep: Sweep, cells: Sequence[int], scheduler: "str | Client") -> Re
             index = places.pop(future)
             yield index, _result(sweep, index, future)
     finally:
-        with suppress(Exception):  # the cluster may be gone, which is no news here
-            client.cancel(list(places))
+        client.cancel(list(places))
         if client is not scheduler:
             client.close()
 
@@ -89,13 +86,8 @@ def _result(sweep: Sweep, index: int, future: "Future[Any]") -> Floats:
         return np.asarray(future.result())
     except KilledWorker as error:
         raise RuntimeError(
-            f"Workers of the cluster died {error.allowed_failures + 1} times (out of memory?) in "
-            f"{cell(sweep, index).label}."
-        ) from error
-    except CancelledError as error:
-        raise RuntimeError(
-            f"The connection to the cluster was lost in {cell(sweep, index).label}; run the sweep "
-            "again to continue it."
+            f"{len(error.failures) if hasattr(error, 'failures') else 'Several'} workers of the "
+            f"cluster died in {cell(sweep, index).label}: out of memory?"
         ) from error
 
 

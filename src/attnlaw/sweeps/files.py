@@ -39,7 +39,7 @@ def exclusive(path: Path) -> Iterator[None]:
     with path.open("a+") as file:
         try:
             _lock(file.fileno())
-        except (BlockingIOError, PermissionError):
+        except OSError:
             file.seek(0)
             owner = file.read().strip() or "another process"
             raise StoreError(
