@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import attnlaw as al
+from attnlaw import correlations
 from attnlaw.correlations import check_correlation
 
 lengths = st.integers(1, 40)
@@ -59,6 +60,14 @@ def test_spike_leaves_positions_outside_its_support_alone():
 def test_a_users_matrix_with_rounding_is_accepted():
     R = al.autoregressive_correlation(30, 0.9)
     check_correlation(R + 1e-12 * np.triu(np.ones_like(R), 1))
+
+
+def test_lengths_beyond_memory_are_refused_before_they_are_allocated(monkeypatch):
+    monkeypatch.setattr(correlations, "available_memory", lambda: 32 * 100**2)
+    al.prefix_correlation(100, 5)
+    for make in (al.prefix_correlation, al.autoregressive_correlation):
+        with pytest.raises(ValueError, match=r"^length must be small enough .* got 101\.$"):
+            make(101, 1)
 
 
 INDEFINITE = np.array([[1, 0.9, -0.9], [0.9, 1, 0.9], [-0.9, 0.9, 1]])

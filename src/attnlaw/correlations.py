@@ -7,7 +7,7 @@ usual R; any symmetric positive semi-definite matrix with a unit diagonal does a
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._validation import complain, count, real_array
+from attnlaw._validation import available_memory, complain, count, real_array
 
 __all__ = [
     "autoregressive_correlation",
@@ -41,7 +41,7 @@ def prefix_correlation(length: int, prefix: int, within: float = 1.0) -> NDArray
            [0.5, 1. , 0. ],
            [0. , 0. , 1. ]])
     """
-    L, p = count("length", length), count("prefix", prefix, at_least=0)
+    L, p = _checked_length(length), count("prefix", prefix, at_least=0)
     if p > L:
         raise complain("prefix", f"at most the length {L}", prefix)
     r = float(real_array("within", within, ndim=0))
@@ -106,7 +106,7 @@ def autoregressive_correlation(length: int, coefficient: float) -> NDArray[np.fl
            [0.5 , 1.  , 0.5 ],
            [0.25, 0.5 , 1.  ]])
     """
-    L = count("length", length)
+    L = _checked_length(length)
     a = float(real_array("coefficient", coefficient, ndim=0))
     if not -1 <= a <= 1:
         raise complain("coefficient", "between -1 and 1", coefficient)
@@ -130,3 +130,17 @@ def check_correlation(correlation: ArrayLike) -> NDArray[np.float64]:
             "correlation", "positive semi-definite", f"a smallest eigenvalue of {smallest:.3g}"
         )
     return R
+
+
+def _checked_length(length: int) -> int:
+    """Return the length of a sequence whose L×L correlations fit in memory a few times over."""
+    L, available = count("length", length), available_memory()
+    needed = 4 * 8 * L * L
+    if needed > available:
+        raise complain(
+            "length",
+            f"small enough for {needed / 2**30:.1f} GiB of correlations to fit in the "
+            f"{available / 2**30:.1f} GiB of memory available",
+            length,
+        )
+    return L

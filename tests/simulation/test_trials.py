@@ -92,19 +92,6 @@ def test_memory_is_asked_for_every_worker(monkeypatch):
         al.observe(MODEL, 30, 2, n_workers=2)
 
 
-def test_memory_is_known_here_and_infinite_where_nobody_can_say(monkeypatch):
-    assert 1e6 < memory.available_memory() < np.inf
-    monkeypatch.setattr(memory, "Path", lambda _: _Missing())
-    assert 1e6 < memory.available_memory() < np.inf
-    monkeypatch.delattr(memory.os, "sysconf")
-    assert memory.available_memory() == np.inf
-
-
-class _Missing:
-    def read_text(self):
-        raise FileNotFoundError
-
-
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

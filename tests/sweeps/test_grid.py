@@ -92,7 +92,7 @@ def test_a_sweep_survives_json(change):
 
 def test_cells_are_divided_by_their_work():
     sweep = Sweep(**{**CHEAP, "n_trials": 100, "dimension": [200, 400], "trials_per_cell": None})
-    assert sweep.trials_per_cell == 25
+    assert sweep.trials_per_cell == 5
 
 
 def test_toml_says_the_same_as_python(tmp_path):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 
 import numpy as np
@@ -14,6 +15,7 @@ import psutil
 import pytest
 
 from attnlaw.sweeps import Sweep, run_sweep
+from attnlaw.sweeps.cluster import _result
 from attnlaw.sweeps.journal import read_journal
 from attnlaw.sweeps.provenance import fingerprint
 
@@ -184,6 +186,25 @@ def test_workers_with_other_software_refuse(cluster, tmp_path, monkeypatch):
     monkeypatch.setattr("attnlaw.sweeps.cluster.fingerprint", lambda: other)
     with pytest.raises(ValueError, match=r"software of every worker must be .*numpy 0.1 there"):
         run_sweep(Sweep(**CHEAP), tmp_path / "store", scheduler=cluster.scheduler_address)
+
+
+class Unlucky:
+    """A future that ends badly."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def result(self):
+        raise self.error
+
+
+def test_what_happened_to_a_cell_on_the_cluster_is_said(cheap):
+    distributed = pytest.importorskip("distributed")
+    killed = distributed.KilledWorker("task", "worker", 3)
+    with pytest.raises(RuntimeError, match=r"died 4 times \(out of memory\?\) in cell 5 \("):
+        _result(cheap, 5, Unlucky(killed))
+    with pytest.raises(RuntimeError, match=r"connection to the cluster was lost in cell 5 \("):
+        _result(cheap, 5, Unlucky(CancelledError()))
 
 
 def test_an_address_without_a_scheduler_is_named(tmp_path, monkeypatch):

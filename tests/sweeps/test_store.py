@@ -118,13 +118,16 @@ def test_a_journal_torn_anywhere_costs_one_cell(cheap, tmp_path):
         np.testing.assert_array_equal(found[done], values[[0, 1, 5]])
 
 
-def test_a_damaged_record_is_noticed_and_its_cell_computed_again(cheap, tmp_path, reference):
+@pytest.mark.parametrize("offset", [0, 8, 100])  # in the index, the checksum, the values
+def test_a_damaged_record_is_noticed_and_its_cell_computed_again(
+    cheap, tmp_path, reference, offset
+):
     path = tmp_path / "store"
     with pytest.raises(Stop):
         run_sweep(cheap, path, progress=stop_after(10))
     journal = path / "cells.journal"
     data = bytearray(journal.read_bytes())
-    data[len(data) // 2] ^= 1
+    data[len(data) // 2 + offset] ^= 2
     journal.write_bytes(data)
     assert open_sweep(path).attrs["n_cells_missing"] == 15
     run_sweep(cheap, path)
@@ -226,3 +229,10 @@ def test_the_lock_of_a_killed_writer_is_free(tmp_path):
         owner.kill()
     with exclusive(lock):
         pass
+
+
+def test_a_missing_extra_is_named_before_any_work(cheap, tmp_path, monkeypatch):
+    monkeypatch.setattr(run_module, "find_spec", lambda name: None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'attnlaw\[sweeps\]'"):
+        run_sweep(cheap, tmp_path / "store")
+    assert not (tmp_path / "store").exists()

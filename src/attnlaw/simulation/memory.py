@@ -1,27 +1,11 @@
 """How much memory a simulation needs, asked before anything is allocated."""
 
-import os
-from pathlib import Path
-
-from attnlaw._validation import complain
+from attnlaw._validation import available_memory, complain
 from attnlaw.models import PooledSequences
 
 __all__ = ["available_memory", "check_memory", "reference_memory"]
 
 GIB = 2**30
-
-
-def available_memory() -> float:
-    """Return the bytes that can be allocated without swapping; infinity where none can say."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        return 1024 * next(int(x.split()[1]) for x in lines if x.startswith("MemAvailable"))
-    except (OSError, StopIteration, ValueError):
-        pass
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return float("inf")
 
 
 def reference_memory(model: PooledSequences, dimension: int) -> int:

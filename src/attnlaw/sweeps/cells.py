@@ -88,7 +88,7 @@ def compute(sweep: Sweep, index: int) -> Floats:
 
 def _identity(sweep: Sweep, point: dict[str, Any]) -> dict[str, Any]:
     """Return what decides the random numbers of a point, in plain types."""
-    given = sweep.as_mapping()
+    given = sweep.plain
     correlation = {k: point.get(k, v) for k, v in given["correlation"].items()}
     names = ["sampling", "centred", "vocab_ratio", "sample_ratio", "dimension"]
     identity = {"correlation": correlation, **{name: point[name] for name in names}}

@@ -9,6 +9,8 @@ import itertools
 import json
 import time
 from collections.abc import Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +65,8 @@ def on_dask(sweep: Sweep, cells: Sequence[int], scheduler: "str | Client") -> Re
             index = places.pop(future)
             yield index, _result(sweep, index, future)
     finally:
-        client.cancel(list(places))
+        with suppress(Exception):  # the cluster may be gone, which is no news here
+            client.cancel(list(places))
         if client is not scheduler:
             client.close()
 
@@ -86,8 +89,13 @@ def _result(sweep: Sweep, index: int, future: "Future[Any]") -> Floats:
         return np.asarray(future.result())
     except KilledWorker as error:
         raise RuntimeError(
-            f"{len(error.failures) if hasattr(error, 'failures') else 'Several'} workers of the "
-            f"cluster died in {cell(sweep, index).label}: out of memory?"
+            f"Workers of the cluster died {error.allowed_failures + 1} times (out of memory?) in "
+            f"{cell(sweep, index).label}."
+        ) from error
+    except CancelledError as error:
+        raise RuntimeError(
+            f"The connection to the cluster was lost in {cell(sweep, index).label}; run the sweep "
+            "again to continue it."
         ) from error
 
 

@@ -39,7 +39,7 @@ def exclusive(path: Path) -> Iterator[None]:
     with path.open("a+") as file:
         try:
             _lock(file.fileno())
-        except OSError:
+        except (BlockingIOError, PermissionError):
             file.seek(0)
             owner = file.read().strip() or "another process"
             raise StoreError(

@@ -1,5 +1,6 @@
 """A sweep: a grid of models to observe, described once and validated at once."""
 
+import copy
 import itertools
 import json
 import math
@@ -26,7 +27,7 @@ from attnlaw.sweeps.parameters import (
 
 __all__ = ["Sweep"]
 
-CELL_WORK = 10_000  # trials × dimension in a cell, unless the user says how many trials
+CELL_WORK = 2_000  # trials × dimension in a cell, unless the user says how many trials
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,7 +46,7 @@ class Sweep:
         ``{"kind": "autoregressive", "length": 20, "coefficient": [0.2, 0.5]}`` or
         ``{"kind": "spiked", "strength": [1, 2], "direction": [1, -1, 1, -1]}``.
     weights : str, list of str, mapping of label to name or vector, or vector
-        Pooling weights: the names "mean", "causal", "last", "optimal", "optimal_direction", or
+        Pooling weights: the names "mean", "causal", "last", "optimal", "direction", or
         labels of your own with vectors.
     sampling : "token", "gaussian" or both in a list
         As in `PooledSequences`.
@@ -64,7 +65,7 @@ class Sweep:
         makes differences between them sharp; their errors are then correlated.
     trials_per_cell : int, optional
         Trials that are computed, and stored, in one piece: a divisor of `n_trials`. The default
-        keeps trials × dimension below 10,000.
+        keeps trials × dimension up to 2,000.
 
     Examples
     --------
@@ -195,12 +196,17 @@ class Sweep:
 
     def as_mapping(self) -> dict[str, Any]:
         """Return the arguments of an equal sweep in plain types, as JSON and TOML have them."""
+        return copy.deepcopy(self.plain)
+
+    @cached_property
+    def plain(self) -> dict[str, Any]:
+        """`as_mapping`, made once; not to be changed."""
         return {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sweep):
             return NotImplemented
-        return json.dumps(self.as_mapping()) == json.dumps(other.as_mapping())
+        return json.dumps(self.plain) == json.dumps(other.plain)
 
     __hash__ = None  # type: ignore[assignment]
 

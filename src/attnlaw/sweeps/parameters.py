@@ -50,7 +50,7 @@ WEIGHTS: dict[str, Callable[[Floats], Floats]] = {
     "causal": lambda R: causal_weights(len(R)),
     "last": lambda R: last_token_weights(len(R)),
     "optimal": optimal_weights,
-    "optimal_direction": optimal_direction,
+    "direction": optimal_direction,
 }
 
 

@@ -63,7 +63,7 @@ class _Worker:
     def __init__(self, sweep: Sweep) -> None:
         self._sweep = sweep
         self._process = subprocess.Popen(
-            [sys.executable, "-c", COMMAND],
+            [sys.executable, "-P", "-c", COMMAND],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=_environment(),

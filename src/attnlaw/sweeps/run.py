@@ -160,5 +160,6 @@ def _require_extras() -> None:
     for name in ("xarray", "netCDF4", "threadpoolctl"):
         if find_spec(name) is None:
             raise ModuleNotFoundError(
-                f"Sweeps need {name}, which is not installed: pip install 'attnlaw[sweeps]'."
+                f"Sweeps need {name}, which is not installed: pip install 'attnlaw[sweeps]'.",
+                name=name,
             )

@@ -1,0 +1,72 @@
+"""How the documentation is built: MyST pages, a gallery that runs, mathematics offline."""
+
+import attnlaw
+
+project = "attnlaw"
+author = "The attnlaw developers"
+copyright = "2026, the attnlaw developers"
+version = release = attnlaw.__version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.viewcode",
+    "numpydoc",
+    "matplotlib.sphinxext.plot_directive",
+    "sphinx_design",
+    "sphinx_copybutton",
+    "sphinx_click",
+    "sphinx_gallery.gen_gallery",
+    "sphinx-mathjax-offline",
+]
+
+# The pages
+myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+exclude_patterns = ["_build", "gallery/**/*.ipynb", "gallery/**/*.zip"]
+nitpicky = False
+suppress_warnings = ["config.cache"]
+
+# The reference
+autosummary_generate = True
+autodoc_typehints = "none"
+numpydoc_show_class_members = False
+numpydoc_xref_param_type = False
+
+# Figures made while the pages are built
+plot_include_source = True
+plot_html_show_source_link = False
+plot_html_show_formats = False
+plot_formats = [("svg", 100)]
+plot_pre_code = "import numpy as np\nimport matplotlib.pyplot as plt\nimport attnlaw as al"
+plot_rcparams = {"savefig.bbox": "tight"}
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"plot_.*\.py",
+    "ignore_pattern": r"(__init__|conf)\.py",
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "show_memory": False,
+    "min_reported_time": 1,
+    "remove_config_comments": True,
+}
+
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+html_theme = "pydata_sphinx_theme"
+html_title = "attnlaw"
+html_static_path = ["_static"]
+html_css_files = ["attnlaw.css"]
+html_show_sourcelink = False
+html_theme_options = {
+    "navigation_with_keys": True,
+    "show_nav_level": 2,
+    "header_links_before_dropdown": 5,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "secondary_sidebar_items": ["page-toc"],
+}

@@ -1,0 +1,26 @@
+"""The command line: `attnlaw COMMAND …`, a thin layer over the library.
+
+Each command lives in the module of its name, as a click command called `command`, and is listed
+here with its one line of help; its module is imported when the command runs, so that
+`attnlaw --help` answers at once.
+"""
+
+from attnlaw.cli.program import Program
+
+__all__ = ["main"]
+
+COMMANDS = {
+    "predict": "Predict eigenvalue, overlap and thresholds of pooled sequences.",
+    "simulate": "Simulate them, and set the observation beside the prediction.",
+    "plan": "Find the samples, vocabulary or signal that a wanted overlap takes.",
+    "weights": "Compare pooling weights on a positional correlation.",
+    "law": "Describe a limiting spectrum: edges, moments, quantiles, density.",
+}
+
+main = Program(
+    COMMANDS,
+    name="attnlaw",
+    help="""The exact spectral laws of attention: theory and simulation, side by side.
+
+    Start with `attnlaw predict`, then `attnlaw simulate`: every option has a default.""",
+)

@@ -1,0 +1,58 @@
+"""How commands answer: one JSON document, or tables for people."""
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, is_dataclass
+from typing import Any
+
+import click
+import numpy as np
+
+__all__ = ["describe_model", "print_json", "print_table", "shown"]
+
+
+def print_json(document: Any) -> None:
+    """Print one JSON document; numbers that are not finite become null."""
+    click.echo(json.dumps(_jsonable(document), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def _jsonable(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return _jsonable(asdict(value))
+    if isinstance(value, dict):
+        return {str(key): _jsonable(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return _jsonable(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_jsonable(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Print a table and an empty line; the first column to the left, the others to the right."""
+    cells = [list(headings), *([shown(value) for value in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    cells.insert(1, ["─" * width for width in widths])
+    for first, *others in cells:
+        aligned = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+        click.echo("  ".join([first.ljust(widths[0]), *aligned]).rstrip())
+    click.echo()
+
+
+def shown(value: Any) -> str:
+    """Write a cell: six digits of a number, a word for a truth value, a dash for what is not."""
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    if isinstance(value, float | np.floating):
+        return "–" if math.isnan(value) else "∞" if math.isinf(value) else f"{value:.6g}"
+    return str(value)
+
+
+def describe_model(model: Any) -> dict[str, Any]:
+    """Return what a document says of its model: the parameters and the gains of the weights."""
+    names = ("vocab_ratio", "sample_ratio", "signal_norm", "sampling", "centred", "length")
+    gains = ("signal_gain", "noise_gain", "snr", "effective_length")
+    return {name: getattr(model, name) for name in (*names, *gains)}

@@ -1,0 +1,127 @@
+"""`attnlaw simulate`: what happens, beside what theory says."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import click
+import numpy as np
+
+import attnlaw as al
+from attnlaw._validation import Real
+from attnlaw.cli.options import DIMENSION, json_option, model_from, model_options
+from attnlaw.cli.output import describe_model, print_json, print_table
+
+__all__ = ["command"]
+
+EPILOG = """\b
+Examples:
+  attnlaw simulate --dimension 400 --trials 20
+  attnlaw simulate --weights optimal --sampling gaussian --signal-norm 0.5,1 --ridge 0.05
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """One field, predicted and observed."""
+
+    predicted: Real
+    observed: Real  # mean over trials
+    standard_error: Real  # of that mean; not a number with a single trial
+    z_score: Real  # (observed − predicted)/standard error
+
+
+@click.command(epilog=EPILOG)
+@model_options
+@click.option("--dimension", type=DIMENSION, default=400, show_default=True, help="d.")
+@click.option(
+    "--trials",
+    type=click.IntRange(1, 1_000_000),
+    default=20,
+    show_default=True,
+    help="Independent draws.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random numbers.")
+@click.option("--workers", type=int, default=1, show_default=True, help="Number of processes.")
+@click.option("--ridge", type=float, help="Fit and test ridge classification as well.")
+@json_option
+def command(
+    dimension: int,
+    trials: int,
+    seed: int,
+    workers: int,
+    ridge: float | None,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Simulate pooled sequences, and set the observation beside the prediction.
+
+    Standard errors are those of the mean over trials; a z-score beyond 5 in size says that
+    prediction and observation disagree by more than chance (or that the dimension is small).
+    """
+    model = model_from(**settings)
+    predicted: dict[str, Any] = {"spike": al.predict(model)}
+    if ridge is not None:
+        predicted["accuracy"] = al.predict_accuracy(model, ridge)
+    observed: dict[str, Any] = {}
+    with _progress(trials * len(predicted)) as advance_to:
+        observed["spike"] = al.observe(
+            model, dimension, trials, rng=seed, n_workers=workers, progress=advance_to
+        )
+        if ridge is not None:
+            observed["accuracy"] = al.observe_accuracy(
+                model,
+                dimension,
+                trials,
+                rng=seed,
+                ridge=ridge,
+                n_workers=workers,
+                progress=lambda done: advance_to(trials + done),
+            )
+    parts = {
+        part: {
+            name: compare(getattr(predicted[part], name), values)
+            for name, values in vars(observed[part]).items()
+        }
+        for part in predicted
+    }
+    if as_json:
+        sizes = model.sizes(dimension)._asdict() | {"n_trials": trials, "seed": seed}
+        print_json({"model": describe_model(model), "sizes": sizes, **parts})
+        return
+    for index, norm in enumerate(np.atleast_1d(model.signal_norm)):
+        print_table(
+            [f"‖μ‖ = {norm:g}, d = {dimension}", "predicted", "observed", "± s.e.", "z"],
+            [
+                [name, *row[:3], f"{row[3]:+.2f}" if np.isfinite(row[3]) else np.nan]
+                for fields in parts.values()
+                for name, comparison in fields.items()
+                for row in [[np.atleast_1d(v)[index] for v in vars(comparison).values()]]
+            ],
+        )
+
+
+def compare(predicted: Any, observed: Any) -> Comparison:
+    """Compare a prediction with observations along the first axis."""
+    values = np.asarray(observed, dtype=np.float64)
+    expected = np.asarray(predicted, dtype=np.float64)
+    n, mean = len(values), values.mean(axis=0)
+    error = values.std(axis=0, ddof=1) / np.sqrt(n) if n > 1 else np.full_like(mean, np.nan)
+    gap = mean - expected
+    # trials that all agree with the prediction (an exact 0 or 1) are no deviation
+    z = np.where(error > 0, gap / np.where(error > 0, error, 1.0), np.nan)
+    z = np.where((error == 0) & (gap == 0), 0.0, z)
+    return Comparison(predicted=expected, observed=mean, standard_error=error, z_score=z)
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], None]]:
+    """Show a bar on stderr while people watch."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("simulating", total=total)
+        yield lambda done: bar.update(task, completed=done)

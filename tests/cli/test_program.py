@@ -1,0 +1,194 @@
+"""The program around the commands: help, speed of start, and failures in one line."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import psutil
+import pytest
+
+import attnlaw as al
+from attnlaw.cli import COMMANDS
+
+
+def test_help_lists_every_command(run):
+    code, out, _ = run("--help")
+    assert code == 0
+    for name, summary in COMMANDS.items():
+        assert name in out
+        assert summary.split()[0] in out
+
+
+def test_no_command_shows_the_help(run):
+    assert run() == run("--help")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_an_example(run, name):
+    code, out, _ = run(name, "--help")
+    assert code == 0
+    assert f"  attnlaw {name}" in out.split("Examples:")[1]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_example_runs(run, name):
+    """As printed, but for fewer and smaller trials."""
+    _, out, _ = run(name, "--help")
+    for line in out.split("Examples:")[1].strip().splitlines():
+        words = [word.strip('"') for word in re.findall(r'"[^"]*"|\S+', line)]
+        small = ["--dimension", "40", "--trials", "3"] if name == "simulate" else []
+        code, answer, err = run(*words[1:], *small)
+        assert code == 0, err
+        assert answer
+
+
+def test_version(run):
+    assert run("--version") == (0, f"attnlaw {al.__version__}\n", "")
+
+
+def test_help_imports_no_command():
+    script = "import sys\nfrom attnlaw.cli import main\ntry: main(['--help'])\nexcept SystemExit: "
+    script += "print([m for m in sys.modules if m.startswith('attnlaw.cli.') or m == 'rich'])"
+    out = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert out.stdout.splitlines()[-1] == "['attnlaw.cli.program']"
+
+
+BAD = {
+    "no-such-command": "No such command 'no-such-command'.",
+    "predict --no-such-option": "No such option '--no-such-option'.",
+    "predict --vocab-ratio x": "Invalid value for '--vocab-ratio': 'x' is not a valid float.",
+    "predict --vocab-ratio -0.5": "vocab_ratio must be at least 0, got -0.5.",
+    "predict --sample-ratio nan": "sample_ratio must be finite, got nan.",
+    "predict --signal-norm inf": "signal_norm must be finite, got inf.",
+    "predict --signal-norm 1,-2": "signal_norm must be at least 0, got an array of shape (2,).",
+    "predict --weights 1,2,x": "weights must be numbers separated by commas, or a .npy file, got",
+    "predict --weights 1,2 --length 3": "weights must be of length 3, like the correlation, got",
+    "predict --weights 0,0": "weights must be different from zero, got [0.0, 0.0].",
+    "predict --weights missing.npy": "missing.npy must be a file or a folder, got nothing",
+    "predict --prefix 21": "prefix must be at most the length 20, got 21.",
+    "predict --within 2": "within must be between 0 and 1, got 2.0.",
+    "predict --prefix 2 --autoregressive 0.5": "--prefix and --autoregressive exclude each other",
+    "predict --spiked 3": "--spiked and --direction belong together; give both or neither.",
+    "predict --spiked 3 --direction 0,0": "direction must be different from zero, got",
+    "predict --weights optimal --spiked 3 --direction 1,-1": "correlation must be a matrix whose",
+    "predict --length 10000000": "length must be small enough for 2980232.2 GiB of correlations",
+    "predict --autoregressive 0.5 --ridge 1": "correlation must be made of 0, 1 and -1 for an acc",
+    "predict --ridge 0": "ridge must be above 0, got 0.0.",
+    "simulate --dimension 3000000": "dimension must be small enough for",
+    "simulate --dimension 1": "Invalid value for '--dimension': 1 is not in the range",
+    f"simulate --dimension {10**400}": "Invalid value for '--dimension':",
+    "simulate --sample-ratio 0": "sample_ratio must be above 0 when sizes are asked for, got 0.0.",
+    "simulate --workers 0": "n_workers must be a whole number of at least 1, got 0.",
+    "simulate --seed -1": "rng must be a Generator, a seed of at least 0 or None, got -1.",
+    "plan --squared-overlap 1": "squared_overlap must be below 1, got 1.0.",
+    "plan --signal-norm 1,2": "--signal-norm must be a single number for a plan.",
+    "law": "a law needs an EXPRESSION, --mp, --atoms or --semicircle.",
+    "law --mp -1": "ratio must be at least 0, got -1.0.",
+    "law MP(0.5) --mp 1": "a law is given by an EXPRESSION or by options, not by both.",
+    "law --mp 1 --scale inf": "scale must be finite, got inf.",
+    "weights --weights mean,median": "weights must be numbers separated by commas, or a .npy",
+}
+
+
+@pytest.mark.parametrize("arguments", BAD)
+def test_bad_input_is_one_line_and_exit_code_2(run, arguments):
+    code, out, err = run(*arguments.split(" "))
+    assert code == 2
+    assert out == ""
+    assert err.startswith("attnlaw: " + BAD[arguments])
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("matrix", "sentence"),
+    [
+        ([[1.0, 0.5], [0.4, 1.0]], "correlation must be symmetric to 1e-10"),
+        ([[1.0, 1.5], [1.5, 1.0]], "correlation must be positive semi-definite"),
+        ([[1.0, np.nan], [np.nan, 1.0]], "R.npy must hold finite numbers"),
+        ([[1.0, 0.5]], "correlation must be a square matrix"),
+        ([1.0, 0.5], "R.npy must hold an array with 2 axes"),
+        ([[{}]], "R.npy must hold numbers, got pickled Python objects"),
+    ],
+)
+def test_bad_matrices_are_one_line_too(run, tmp_path, matrix, sentence):
+    path = tmp_path / "R.npy"
+    np.save(path, np.array(matrix), allow_pickle=True)
+    code, _, err = run("predict", "--correlation", str(path))
+    assert code == 2
+    assert err.startswith(f"attnlaw: {sentence}")
+    assert err.count("\n") == 1
+
+
+def test_warnings_are_notes_on_stderr(run):
+    code, out, err = run("predict", "--weights", "last", "--sample-ratio", "3")
+    assert code == 0
+    assert out
+    assert re.fullmatch(r"attnlaw: note: the weights use only 1 positions.*\n", err)
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (MemoryError("Unable to allocate 9 TiB"), "Unable to allocate 9 TiB"),
+        (MemoryError(), "the sizes asked for do not fit in memory"),
+        (ModuleNotFoundError("…", name="matplotlib"), "matplotlib is not installed, and this"),
+        (OSError("no space\nleft"), "no space left"),
+        (OverflowError("too large"), "too large"),
+    ],
+)
+def test_other_failures_are_one_line_too(run, monkeypatch, error, line):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(al, "predict", fail)
+    code, _, err = run("predict")
+    assert code == 2
+    assert err.startswith(f"attnlaw: {line}")
+    assert err.count("\n") == 1
+
+
+def test_a_defect_of_ours_keeps_its_traceback(monkeypatch, run):
+    """Only input is blamed on the user."""
+    monkeypatch.setattr(al, "predict", lambda _: {}["gone"])
+    code, _, _ = run("predict")
+    assert code == 1
+
+
+def test_interruption_exits_130(run, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(al, "observe", interrupt)
+    code, out, err = run("simulate")
+    assert (code, out, err.strip()) == (130, "", "attnlaw: interrupted")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_interruption_of_several_workers_is_quiet_too():
+    command = [sys.executable, "-m", "attnlaw", "simulate", "--dimension", "200"]
+    process = subprocess.Popen(
+        [*command, "--trials", "100000", "--workers", "2"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while len(psutil.Process(process.pid).children()) < 2:
+        time.sleep(0.1)
+    time.sleep(2)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err.strip()) == (130, "", "attnlaw: interrupted")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes of POSIX")
+def test_a_reader_that_stops_early_is_no_failure():
+    shell = f"{sys.executable} -m attnlaw law --mp 0.5 --points 20000 | head -2"
+    done = subprocess.run(shell, shell=True, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("MarchenkoPastur(0.5)")
+    assert done.stderr == ""
