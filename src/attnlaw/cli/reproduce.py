@@ -1,0 +1,113 @@
+"""`attnlaw reproduce`: the figures of both papers, with verdicts, in one folder."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from attnlaw.cli.options import json_option
+from attnlaw.cli.output import print_json, print_table
+from attnlaw.figures import FIGURES
+
+__all__ = ["command"]
+
+EPILOG = """\b
+Examples:
+  attnlaw reproduce --quick
+  attnlaw reproduce bulk alignment --out my-figures --jobs 1
+
+A run that was stopped goes on where it was when started again with the same options.
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("figures", nargs=-1, metavar="[FIGURE]...")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("reproduction"),
+    show_default=True,
+    help="Folder for the report, pictures and tables.",
+)
+@click.option("--quick", is_flag=True, help="Small sizes and few trials: two minutes.")
+@click.option(
+    "--jobs", type=int, default=2, show_default=True, help="Number of processes, one figure each."
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--list", "only_list", is_flag=True, help="Name the figures and stop.")
+@json_option
+def command(
+    figures: tuple[str, ...],
+    out: Path,
+    quick: bool,
+    jobs: int,
+    seed: int,
+    only_list: bool,
+    as_json: bool,
+) -> None:
+    """Compute, draw and judge the figures of the papers (all of them, or those named)."""
+    from attnlaw.figures import load_figure
+    from attnlaw.figures.report import write_report
+    from attnlaw.figures.reproduction import reproduce
+
+    if only_list:
+        print_table(["figure", ""], [[name, load_figure(name).TITLE] for name in FIGURES])
+        return
+    names = list(dict.fromkeys(figures)) or list(FIGURES)
+    cost = {name: load_figure(name).SECONDS[0 if quick else 1] for name in names}
+    with _progress(cost, out) as told:
+        done = reproduce(names, out=out, quick=quick, jobs=jobs, seed=seed, progress=told)
+    report = write_report(done, out, quick=quick)
+    if as_json:
+        print_json({"report": str(report), "figures": [_document(figure) for figure in done]})
+        return
+    print_table(
+        ["figure", "verdict", "seconds"],
+        [[figure.name, figure.verdict, f"{figure.seconds:.1f}"] for figure in done],
+    )
+    click.echo(f"report: {report}")
+
+
+def _document(figure: Any) -> dict[str, Any]:
+    checks = [vars(c) | {"difference": c.difference, "agrees": c.agrees} for c in figure.checks]
+    return vars(figure) | {"verdict": figure.verdict, "checks": checks}
+
+
+class _progress:
+    """A bar over the figures' expected cost, with the figures at work and the time left."""
+
+    def __init__(self, cost: dict[str, float], out: Path) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self.cost, self.out, self.running = cost, out, list[str]()
+        self.bar = Progress(
+            TextColumn("{task.percentage:3.0f} %"),
+            BarColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.description}"),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self.task = self.bar.add_task("", total=sum(cost.values()))
+
+    def __call__(self, name: str, state: str) -> None:
+        if state == "started":
+            self.running.append(name)
+        else:
+            self.running.remove(name)
+            self.bar.advance(self.task, self.cost[name])
+        self.bar.update(self.task, description=", ".join(self.running))
+
+    def __enter__(self) -> "_progress":
+        self.bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.bar.stop()
+        if kind is KeyboardInterrupt:
+            click.echo(
+                f"Stopped; the figures done so far are kept in {self.out}. "
+                "Start the same command again to go on.",
+                err=True,
+            )

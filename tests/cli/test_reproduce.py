@@ -1,0 +1,35 @@
+"""`attnlaw reproduce`, on its two cheapest figures."""
+
+
+def test_it_writes_a_report_and_says_where(run, tmp_path):
+    code, out, _ = run("reproduce", "model", "--quick", "--jobs", "1", "--out", str(tmp_path))
+    assert code == 0
+    assert str(tmp_path / "report.html") in out
+    assert (tmp_path / "report.html").exists()
+
+
+def test_json_has_the_numbers_behind_each_verdict(run, tmp_path):
+    import json
+
+    arguments = ("causal_limit", "--quick", "--jobs", "1", "--out", str(tmp_path), "--json")
+    code, out, _ = run("reproduce", *arguments)
+    assert code == 0
+    (figure,) = json.loads(out)["figures"]
+    (check,) = figure["checks"]
+    assert check["agrees"] == (abs(check["difference"]) <= check["tolerance"])
+    assert check["predicted"] == -0.5
+
+
+def test_an_unknown_figure_is_one_sentence(run, tmp_path):
+    code, _, err = run("reproduce", "nonsense", "--out", str(tmp_path))
+    assert code == 2
+    assert "figure must be one of" in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_list_names_every_figure(run):
+    from attnlaw.figures import FIGURES
+
+    code, out, _ = run("reproduce", "--list")
+    assert code == 0
+    assert all(name in out for name in FIGURES)
