@@ -1,13 +1,16 @@
 """`attnlaw reproduce`: the figures of both papers, with verdicts, in one folder."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from attnlaw.cli.options import json_option
 from attnlaw.cli.output import print_json, print_table
 from attnlaw.figures import FIGURES
+
+if TYPE_CHECKING:
+    from attnlaw.figures.reproduction import Reproduced
 
 __all__ = ["command"]
 
@@ -68,7 +71,7 @@ def command(
     click.echo(f"report: {report}")
 
 
-def _document(figure: Any) -> dict[str, Any]:
+def _document(figure: "Reproduced") -> dict[str, Any]:
     checks = [vars(c) | {"difference": c.difference, "agrees": c.agrees} for c in figure.checks]
     return vars(figure) | {"verdict": figure.verdict, "checks": checks}
 
