@@ -2,7 +2,8 @@
 
 For z in the upper half plane the parameters are analytic functions of z (subordination), with
 no critical point on the way. So start far above the axis, where they are known to first order,
-and come down by Newton's method, with steps short enough for it to contract quadratically.
+and come down by Newton's method. Whatever it converges to is proved right or wrong: the
+parameters are the only solution for which z lies in the upper half plane at every stage.
 """
 
 import numpy as np
@@ -12,91 +13,133 @@ from attnlaw.laws.expression import Addition, Expression, PointMasses
 from attnlaw.laws.moments import moments
 from attnlaw.laws.uniformisation import Array, Complexes, evaluate
 
-_ACCEPT = 0.25  # contraction of a Newton step that is accepted
-_AIM = 0.12  # contraction that the next step aims for
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+_ACCEPT = 0.5  # contraction of Newton's method that is trusted
+_ENOUGH = 0.1  # contraction with which two steps are enough on the way
+_AIM = 0.2  # contraction that the next step aims for
+_STUCK = (
+    "the law could not be followed from the upper half plane to z = {}: Newton's method stopped "
+    "at height {:.3g}. Atoms that nearly coincide or weights of very different size may be the "
+    "cause; join or drop them."
+)
 _TINY = 1e-30  # infinitesimal imaginary part that tells a real point which side it is on
 
 
-def parameters(law: Expression, z: Complexes) -> Complexes:
-    """Return the parameters (leaves × points) at the points z, Im z ≥ 0, of a flat array."""
-    if not isinstance(law.base, PointMasses) or law.stages:
-        return _follow(law, z)
-    return np.where(z.imag == 0, z + 1j * _TINY * max(law.bound, _TINY), z)[None]
-
-
-def _follow(law: Expression, target: Complexes) -> Complexes:
-    scale = max(law.bound, 1e-300)
+def follow(law: Expression, target: Complexes) -> Complexes:
+    """Return the parameters (leaves × points) at the points of a flat array, Im z ≥ 0."""
+    if isinstance(law.base, PointMasses) and not law.stages:
+        return np.where(target.imag == 0, target + 1j * _TINY * (law.bound or 1.0), target)[None]
+    scale = law.bound or 1.0
     height = 2 * (scale + np.abs(target - moments(law, 1)[1]))
     u = _start(law, target + 1j * height)
-    for _ in range(8):
-        step, _ = _newton(law, u, target + 1j * height)
-        u = u - step
+    for _ in range(6):
+        u = u - newton_step(law, u, target + 1j * height)[0]
     result = np.empty_like(u)
     todo = np.arange(target.size)
-    move = 0.6 * height
+    move = 0.7 * height
     floor = 1e-17 * (scale + np.abs(target))
     while todo.size:
-        lower = height - move
-        lower = np.where(lower < 0.02 * move, 0.0, lower)
-        point = target[todo] + 1j * lower
-        trial, contraction, landed = _correct(law, u, point)
-        accepted = landed & (contraction <= _ACCEPT)
-        u = np.where(accepted, trial, u)
-        height = np.where(accepted, lower, height)
+        lower = np.where(height - move < 0.03 * height, 0.0, height - move)
+        trial, contraction, landed = _descend(law, u, target[todo] + 1j * lower, lower == 0)
+        u = np.where(landed, trial, u)
+        height = np.where(landed, lower, height)
         growth = np.clip(_AIM / np.maximum(contraction, 1e-3), 0.2, 50.0)
-        move = np.minimum(move * np.where(accepted, growth, np.minimum(growth, 0.5)), height)
+        move = np.minimum(move * np.where(landed, growth, np.minimum(growth, 0.5)), height)
         # At an edge itself no step to the axis is short enough: stop at rounding error.
-        done = (height == 0) | (np.minimum(height, move) <= floor[todo])
+        done = np.minimum(height, move) <= floor[todo]
         if done.any():
+            stuck = done & (height > 1e-6 * scale)
+            if stuck.any():
+                raise ArithmeticError(_STUCK.format(target[todo[stuck]][0], height[stuck][0]))
             result[:, todo[done]] = u[:, done]
             keep = ~done
             todo, u, height, move = todo[keep], u[:, keep], height[keep], move[keep]
     return _on_the_upper_side(law, result, target)
 
 
-def _correct(
-    law: Expression, u: Complexes, z: Complexes
-) -> tuple[Complexes, NDArray[np.float64], NDArray[np.bool_]]:
-    """Newton's method towards z; returns also its worst contraction and whether it converged.
+def _descend(
+    law: Expression, u: Complexes, z: Complexes, final: Flags
+) -> tuple[Complexes, Floats, Flags]:
+    """Two Newton steps towards z, and all that it takes at the axis or if they contract little.
 
-    A step that converges to the complex conjugate of the law's branch (Im G > 0) has not landed.
+    Returns the parameters, the contraction and whether they can be trusted.
     """
-    step, _ = _newton(law, u, z)
-    u = u - step
-    size = np.abs(step).max(axis=0)
-    worst = np.zeros(size.shape)
-    for _ in range(7):
-        step, g = _newton(law, u, z)
-        u = u - step
-        new = np.abs(step).max(axis=0)
-        settled = (np.abs(step) <= 1e-11 * np.abs(u)).all(axis=0)
-        ratio = np.where(settled, 0.0, new / np.maximum(size, 1e-300))
-        worst = np.maximum(worst, np.where(np.isfinite(ratio), ratio, np.inf))
-        size = new
-        if (settled | (worst > _ACCEPT)).all():
-            break
-    settled &= g.imag <= 1e-9 * np.abs(g)
-    return u, worst, settled
-
-
-def _newton(law: Expression, u: Array, z: Complexes) -> tuple[Complexes, Complexes]:
-    """Return Newton's step for z(u) = z and all constraints = 0, and G at u."""
+    first, _ = newton_step(law, u, z)
+    second, physical = newton_step(law, u - first, z)
+    u = u - first - second
+    sizes = (np.abs(step / np.abs(u)).max(axis=0) for step in (second, first))
     with np.errstate(all="ignore"):
-        point, constraints = evaluate(law, u)
+        contraction = np.divide(*sizes)
+    exact = (np.abs(first) <= 1e-13 * np.abs(u)).all(axis=0)
+    contraction = np.where(exact, 0.0, np.where(np.isfinite(contraction), contraction, np.inf))
+    landed = (contraction <= _ACCEPT) & (physical | final)
+    more = np.flatnonzero(landed & (final | (contraction > _ENOUGH)))
+    if more.size:
+        u[:, more], landed[more] = settle(law, u[:, more], z[more])
+    return u, contraction, landed
+
+
+def settle(law: Expression, u: Complexes, z: Complexes) -> tuple[Complexes, Flags]:
+    """Newton's method to rounding error; false where it fails or finds another branch."""
+    size = np.full(z.shape, np.inf)
+    good = np.ones(z.shape, dtype=bool)
+    for _ in range(8):
+        step, physical = newton_step(law, u, z)
+        u = u - step
+        new = np.abs(step / np.abs(u)).max(axis=0)
+        close = new <= 1e-8  # the next step would be rounding error, or this one was
+        good &= close | (new <= _ACCEPT * size)
+        if (close | ~good).all():
+            break
+        size = new
+    good &= close
+    real = good & (np.abs(u.imag) <= 1e-9 * np.abs(u)).all(axis=0)
+    if real.any():  # moved up along the curve by next to nothing, they show their branch
+        v = u[:, real]
+        direction = tangent(law, v)
+        v = v + 1e-9j * direction * np.abs(v / direction).min(axis=0)
+        physical[real] = newton_step(law, v, z[real])[1]
+    return u, good & physical
+
+
+def newton_step(law: Expression, u: Array, z: Array) -> tuple[Array, Flags]:
+    """Return Newton's step for z(u) = z and all constraints = 0, and whether u is physical.
+
+    It is when z lies in the upper half plane at every stage. By the uniqueness of
+    subordination functions this tells the law's own branch from all other solutions.
+    """
+    heights: list[Array] = []
+    with np.errstate(all="ignore"):
+        point, constraints = evaluate(law, u, heights)
+        physical: Flags = point.g.imag < 0
+        for height in heights:
+            physical &= height.imag > 0
         if not constraints:
-            return (point.z - z) / point.dz, point.g
+            return (point.z - z) / point.dz, physical
         values = np.stack([point.z - z, *(c[0] for c in constraints)])
         slopes = np.stack([point.dz, *(c[1] for c in constraints)])
-        return solve(slopes, values), point.g
+        return _solve(slopes, values), physical
 
 
-def solve(slopes: Array, values: Array) -> Array:
+def tangent(law: Expression, u: Array) -> Array:
+    """Return du/dz along the law's curve (leaves × points)."""
+    with np.errstate(all="ignore"):
+        point, constraints = evaluate(law, u)
+        slopes = np.stack([point.dz, *(c[1] for c in constraints)])
+        values = np.zeros_like(u)
+        values[0] = 1.0
+        return _solve(slopes, values) if constraints else 1 / point.dz
+
+
+def _solve(slopes: Array, values: Array) -> Array:
     """Solve slopes · step = values for every point (equations × leaves × points)."""
     if len(values) == 2:
         (a, b), (c, d) = slopes
         p, q = values
         return np.asarray(np.stack([d * p - b * q, a * q - c * p]) / (a * d - b * c))
-    matrix = np.moveaxis(slopes, -1, 0)
+    matrix = np.moveaxis(slopes, -1, 0).copy()
     bad = ~np.isfinite(matrix).all(axis=(1, 2))
     matrix[bad] = np.eye(len(values))
     step: Array = np.linalg.solve(matrix, values.T[..., None])[..., 0].T
@@ -107,16 +150,12 @@ def solve(slopes: Array, values: Array) -> Array:
 def _on_the_upper_side(law: Expression, u: Complexes, target: Complexes) -> Complexes:
     """Give parameters of real points outside the support an infinitesimal imaginary part."""
     real = (target.imag == 0) & (np.abs(u.imag) <= 1e-9 * np.abs(u)).all(axis=0)
-    if not real.any():
-        return u
-    point = target[real]
-    v: Array = u[:, real].real + 0j
-    for _ in range(2):
-        step, _ = _newton(law, v, point)
-        v = v - np.where(np.abs(step) < 1e-6 * np.abs(v), step, 0).real
-    direction, _ = _newton(law, v, point + 1j * _TINY)
-    base, _ = _newton(law, v, point)
-    u[:, real] = v + 1j * (base - direction).imag
+    if real.any():
+        v: Array = u[:, real].real
+        for _ in range(2):
+            step, _ = newton_step(law, v, target.real[real])
+            v = v - np.where(np.abs(step) < 1e-6 * np.abs(v), step, 0)
+        u[:, real] = v + 1j * _TINY * tangent(law, v)
     return u
 
 

@@ -230,6 +230,8 @@ def free_sum(left: Expression, right: Expression) -> Expression:
             core = Expression(law.base, law.stages[:-1])
         cores.append(core)
     if len(cores) == 2:
+        if isinstance(cores[1].base, Pair):  # a pair inside a pair is found faster on the left
+            cores.reverse()
         return chain(Pair(cores[0], cores[1], "sum"), *tails)
     core = cores[0] if cores else Expression(PointMasses.at(0.0))
     return chain(core.base, *core.stages, *tails)

@@ -1,16 +1,21 @@
 """Laws that have no closed form: their parametric curve, followed to the real axis."""
 
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.laws.continuation import parameters
-from attnlaw.laws.gaps import edges
+from attnlaw.laws.boundary import Boundary
+from attnlaw.laws.continuation import follow
+from attnlaw.laws.gaps import intervals
 from attnlaw.laws.law import Law
-from attnlaw.laws.uniformisation import evaluate, mass_above
+from attnlaw.laws.uniformisation import Complexes, evaluate, mass_above
 
 __all__ = ["FreeLaw"]
 
 Floats = NDArray[np.float64]
+
+_FEW = 24  # points in an interval that are followed one by one
 
 
 class FreeLaw(Law):
@@ -24,11 +29,12 @@ class FreeLaw(Law):
     """
 
     def _intervals(self) -> Floats:
-        found = edges(self._expression)
+        found = intervals(self._expression)
         if self._expression.is_positive:  # by construction: only rounding says otherwise
             found = np.maximum(found, 0.0)
-        width = 1e-12 * self._expression.bound
-        return found[found[:, 1] - found[:, 0] > width]
+        small = 1e-9 * self._expression.bound
+        is_atom = [np.abs(self.atom.location - x).min(initial=np.inf) < small for x, _ in found]
+        return found[~(np.array(is_atom) & (found[:, 1] - found[:, 0] < small))]
 
     def _density_inside(self, x: Floats) -> Floats:
         return self._density(self._parameters(x))
@@ -40,21 +46,40 @@ class FreeLaw(Law):
         u = self._parameters(x)
         return self._density(u), self._below(u)
 
-    def _parameters(self, x: Floats) -> NDArray[np.complex128]:
-        for location in self.atom.location:  # an atom inside the bulk: take the limit
-            x = np.where(x == location, x + 1e-12 * self._expression.bound, x)
-        return parameters(self._expression, x.astype(np.complex128))
+    def _gap_cdf(self, x: Floats) -> Floats:
+        return self._below(follow(self._expression, x.astype(np.complex128)))
 
-    def _density(self, u: NDArray[np.complex128]) -> Floats:
+    def _cauchy(self, z: Complexes) -> Complexes:
+        point, _ = evaluate(self._expression, follow(self._expression, z))
+        return np.asarray(point.g, dtype=np.complex128)
+
+    def _density(self, u: Complexes) -> Floats:
         point, _ = evaluate(self._expression, u)
         return np.maximum(-point.g.imag / np.pi, 0.0)
 
-    def _below(self, u: NDArray[np.complex128]) -> Floats:
+    def _below(self, u: Complexes) -> Floats:
         return np.clip(1 - mass_above(self._expression, u), 0.0, 1.0)
 
-    def _gap_cdf(self, x: Floats) -> Floats:
-        return self._below(self._parameters(x))
+    @cached_property
+    def _boundaries(self) -> dict[int, Boundary]:
+        """Curves over the intervals met so far."""
+        return {}
 
-    def _cauchy(self, z: NDArray[np.complex128]) -> NDArray[np.complex128]:
-        point, _ = evaluate(self._expression, parameters(self._expression, z))
-        return np.asarray(point.g, dtype=np.complex128)
+    def _parameters(self, x: Floats) -> Complexes:
+        """Parameters at points inside the support."""
+        for location in self.atom.location:  # an atom inside the bulk: take the limit
+            x = np.where(x == location, x + 1e-12 * self._expression.bound, x)
+        interval = np.searchsorted(self.support[:, 0], x) - 1
+        u = np.empty((self._expression.n_leaves, x.size), dtype=np.complex128)
+        alone = np.zeros(x.size, dtype=bool)
+        for k in np.unique(interval).tolist():
+            here = interval == k
+            if k not in self._boundaries:
+                if here.sum() < _FEW:
+                    alone |= here
+                    continue
+                self._boundaries[k] = Boundary(self._expression, *self.support[k].tolist())
+            u[:, here] = self._boundaries[k].parameters(x[here])
+        if alone.any():
+            u[:, alone] = follow(self._expression, x[alone].astype(np.complex128))
+        return u

@@ -1,13 +1,13 @@
 """Where a law has no mass: the gaps of its support, found on the real axis of its parameter.
 
-Outside the support the parameter is real and z increases with it. One elementary stage (one
-semicircle or one Marchenko–Pastur factor) has dz'/dz concave on each gap of the law before it,
-so each gap shrinks to one smaller gap or closes; nothing is missed, however many atoms there
-are. For a pair of laws each gap belongs to one gap of either law, and is searched for there
-(docs/theory/laws.md).
+Outside the support the parameter is real and z increases with it. An addition, or one
+Marchenko–Pastur factor, has dz'/dz concave on each gap of the law before it (cut at the poles),
+so each gap shrinks to one smaller gap or closes: nothing is missed, however many atoms there are.
+For a pair of laws each gap belongs to one gap of either law, and is searched for there
+(docs/theory/laws.md). The outer gap is one gap, through infinity.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -17,54 +17,81 @@ from attnlaw.laws.expression import (
     Addition,
     Expression,
     Multiplication,
-    Pair,
     PointMasses,
     Stage,
 )
 from attnlaw.laws.masses import atom_at_zero
+from attnlaw.laws.roots import climb, concave_bound, find_roots
 from attnlaw.laws.uniformisation import Array, Point, apply, cauchy_sums, join
 
 Floats = NDArray[np.float64]
-Curve = Callable[[Floats, NDArray[np.intp]], Point]  # (parameter, branch) to a real point
+Rows = NDArray[np.intp]
+Curve = Callable[[Floats, Rows], Point]  # (parameter, branch) to a real point
 
-_GOLDEN = 0.5 * (np.sqrt(5) - 1)
-_FINE = np.linspace(0.02, 0.98, 29)
-_SCAN = np.array([1e-12, 1e-4, 0.03, 0.15, 0.35, 0.5, 0.65, 0.85, 0.97, 1 - 1e-4, 1 - 1e-12])
+_END = 27.0  # logits of a gap's ends: closer than rounding
+_SCAN = np.array([-27, -18, -12, -7, -4, -1.5, -0.4, -1e-3, 0.4, 1.5, 4, 7, 12, 18, 27])
+_FINE = np.sort(np.append(_SCAN[1:-1], np.arange(-12.1, 12.0, 0.5)))
 
 
 class Gaps(NamedTuple):
-    """Open intervals of the real parameter, each on one branch of a real curve."""
+    """Open intervals of the real parameter, each on one branch of a real curve.
 
-    low: Floats  # −inf for the gap that reaches −∞
+    A gap with low ≥ high goes through infinity: from low to ∞ and on from −∞ to high. Inside a
+    gap a point is given by its logit, which keeps its precision at both ends.
+    """
+
+    low: Floats
     high: Floats
-    branch: NDArray[np.intp]
+    branch: Rows
     curve: Curve
-    scale: float  # length that measures the unbounded gaps
+    scale: float  # length that measures the gap through infinity
 
-    def place(self, fraction: Floats, rows: NDArray[np.intp]) -> Floats:
-        """Parameters at these fractions of these gaps."""
-        return place(self.low[rows], self.high[rows], fraction, self.scale)
+    def place(self, logit: Floats, rows: Rows) -> Floats:
+        """Parameters at these logits in these gaps."""
+        low, high = self.low[rows], self.high[rows]
+        near = np.exp(-np.abs(logit))
+        share = near / (1 + near)
+        with np.errstate(divide="ignore"):
+            far = self.scale * 2 * share * (1 + near) / (1 - near)
+        step = np.where(low < high, (high - low) * share, far)
+        return np.asarray(np.where(logit < 0, low + step, high - step))
 
-    def at(self, fraction: Floats, rows: NDArray[np.intp]) -> Point:
-        """Points of the curve at these fractions of these gaps."""
-        return self.curve(self.place(fraction, rows), self.branch[rows])
+    def at(self, logit: Floats, rows: Rows) -> Point:
+        """Points of the curve at these logits in these gaps."""
+        return self.curve(self.place(logit, rows), self.branch[rows])
+
+    def limits(self) -> tuple[Floats, Floats]:
+        """Return the ends of the gaps in z; where the curve has no value there, its limit."""
+        ends = []
+        for end, sign in ((self.low, -1.0), (self.high, 1.0)):
+            z = np.asarray(self.curve(end, self.branch).z, dtype=float)
+            for logit in (_END, 0.95 * _END, 0.9 * _END, 0.8 * _END):
+                rows = np.flatnonzero(~np.isfinite(z))
+                z[rows] = self.at(np.full(rows.size, sign * logit), rows).z
+            ends.append(z)
+        return ends[0], ends[1]
 
 
-def place(low: Floats, high: Floats, fraction: Floats, scale: float) -> Floats:
-    """Map a fraction in (0, 1) to a gap that may be unbounded on one side."""
-    with np.errstate(all="ignore"):
-        odds = fraction / (1 - fraction)
-        inside = np.where(
-            fraction < 0.5, low + (high - low) * fraction, high - (high - low) * (1 - fraction)
-        )
-        left = high - scale / odds
-        right = low + scale * odds
-    return np.where(np.isinf(low), left, np.where(np.isinf(high), right, inside))
+def intervals(law: Expression) -> Floats:
+    """Return the intervals of the support (n × 2); isolated atoms have length 0."""
+    found = gaps(law)
+    low, high = found.limits()
+    real = ~(np.abs(high - low) <= 1e-13 * law.bound) & np.isfinite(low + high)
+    low, high = low[real], high[real]
+    outer = int(np.argmax(low - high))  # the gap through infinity has low > high
+    inner = np.delete(np.arange(len(low)), outer)
+    inner = inner[np.argsort(low[inner])]
+    starts = np.append(high[outer], high[inner])
+    stops = np.append(low[inner], low[outer])
+    return np.stack([starts, np.maximum(starts, stops)], axis=1)
 
 
 def gaps(law: Expression) -> Gaps:
-    """Return the gaps of a law's support; isolated atoms separate two adjacent gaps."""
-    found = _pair_gaps(law.base) if isinstance(law.base, Pair) else _mass_gaps(law.base)
+    """Return the gaps of a law's support; an isolated atom separates two of them."""
+    if isinstance(law.base, PointMasses):
+        found = _between_masses(law.base)
+    else:
+        found = _of_pair(law.base.kind, gaps(law.base.left), gaps(law.base.right))
     for k, stage in enumerate(law.stages):
         before = Expression(law.base, law.stages[:k])
         for part in _elementary(stage):
@@ -73,186 +100,180 @@ def gaps(law: Expression) -> Gaps:
     return found
 
 
-def edges(law: Expression) -> Floats:
-    """Return the intervals of the support (n × 2), isolated atoms as intervals of length 0."""
-    found = gaps(law)
-    z_low, z_high = _end(found, found.low), _end(found, found.high)
-    order = np.argsort(z_low)
-    z_low, z_high = z_low[order], z_high[order]
-    return np.stack([z_high[:-1], z_low[1:]], axis=1)
-
-
-def _end(found: Gaps, end: Floats) -> Floats:
-    z = end.copy()
-    finite = np.isfinite(end)
-    with np.errstate(all="ignore"):
-        z[finite] = found.curve(end[finite], found.branch[finite]).z
-    if np.isnan(z).any():  # the end is a pole of G: take the limit
-        rows = np.flatnonzero(np.isnan(z))
-        fraction = np.where(end[rows] == found.low[rows], 1e-14, 1 - 1e-14)
-        z[rows] = found.at(fraction, rows).z
-    return z
-
-
-def _elementary(stage: Stage) -> Iterator[Stage]:
+def _elementary(stage: Stage) -> tuple[Stage, ...]:
+    """Return the steps of a stage whose slope is concave between poles: any addition is one."""
     if isinstance(stage, Multiplication):
-        yield from (Multiplication((c,)) for c in stage.ratios)
-        return
-    if stage.shift:
-        yield Addition(shift=stage.shift)
-    if stage.variance:
-        yield Addition(variance=stage.variance)
-    yield from (Addition(parts=(part,)) for part in stage.parts)
+        return tuple(Multiplication((c,)) for c in stage.ratios)
+    return (stage,)
 
 
-def _mass_gaps(masses: PointMasses) -> Gaps:
+def _between_masses(masses: PointMasses) -> Gaps:
     t = masses.locations
 
-    def curve(u: Floats, branch: NDArray[np.intp]) -> Point:
+    def curve(u: Floats, branch: Rows) -> Point:
         with np.errstate(all="ignore"):
             g, y, dg, dy = cauchy_sums(masses, u)
         return Point(u, g, y, np.ones_like(u), dg, dy)
 
-    low, high = np.append(-np.inf, t), np.append(t, np.inf)
     scale = float(np.abs(t).max()) or 1.0
-    return Gaps(low, high, np.zeros(len(low), dtype=np.intp), curve, scale)
+    return Gaps(t, np.roll(t, -1), np.zeros(len(t), dtype=np.intp), curve, scale)
 
 
 def _after(found: Gaps, stage: Stage, before: Expression) -> Gaps:
     """Return the gaps after one elementary stage."""
+    inner = found.curve
 
-    def curve(u: Floats, branch: NDArray[np.intp]) -> Point:
+    def curve(u: Floats, branch: Rows) -> Point:
         with np.errstate(all="ignore"):
-            return apply(stage, found.curve(u, branch))
+            return apply(stage, inner(u, branch))
 
-    if isinstance(stage, Addition) and not stage.variance and not stage.parts:
-        return found._replace(curve=curve)
-    if isinstance(stage, Addition) and stage.parts:
-        ((s, c),) = stage.parts
-        found = split(found, lambda point: point.g - 1 / (c * s))
+    if isinstance(stage, Addition):
+        for s, c in stage.parts:  # z has a pole where G = 1/(cs)
+            found = _split(found, lambda point: point.g, 1 / (c * s))
 
-    def slope(fraction: Floats, rows: NDArray[np.intp]) -> Floats:
-        inner = found.at(fraction, rows)
+    def slope(logit: Floats, rows: Rows) -> tuple[Floats, Floats]:
+        point = found.at(logit, rows)
         with np.errstate(all="ignore"):
-            return apply(stage, inner).dz / inner.dz
+            return np.asarray(apply(stage, point).dz / point.dz), np.asarray(point.z)
 
-    low, high, rows = positive_part(slope, found)
-    shrunk = Gaps(low, high, found.branch[rows], curve, found.scale)
+    shrunk = _positive_part(slope, found, is_concave=True)._replace(curve=curve)
     after = Expression(before.base, (*before.stages, stage))
     if isinstance(stage, Multiplication) and atom_at_zero(after) > 0:
-        shrunk = split(shrunk, lambda point: point.z)
+        shrunk = _split(shrunk, lambda point: point.z, 0.0)
     return shrunk
 
 
-def split(found: Gaps, value: Callable[[Point], Floats]) -> Gaps:
-    """Split every gap at the zero of a function that is monotone on it."""
-    n = len(found.low)
-    every = np.arange(n)
-    start, stop = np.full(n, 1e-13), np.full(n, 1 - 1e-13)
-    with np.errstate(all="ignore"):
-        first, last = value(found.at(start, every)), value(found.at(stop, every))
-        rows = np.flatnonzero(first * last < 0)
-        start, stop, sign = start[rows], stop[rows], np.sign(first[rows])
-        for _ in range(100):
-            middle = 0.5 * (start + stop)
-            ahead = np.sign(value(found.at(middle, rows))) == sign
-            start, stop = np.where(ahead, middle, start), np.where(ahead, stop, middle)
-    cut = found.place(0.5 * (start + stop), rows)
-    low = np.append(found.low, cut)
+def _split(found: Gaps, value: Callable[[Point], Array], level: float) -> Gaps:
+    """Split every gap where a value crosses a level: once, or once on either side of infinity."""
+    wraps = found.low >= found.high
+    rows = np.concatenate([np.flatnonzero(~wraps), np.tile(np.flatnonzero(wraps), 2)])
+    n, m = int((~wraps).sum()), int(wraps.sum())
+    start = np.concatenate([np.full(n, -_END), np.full(m, -_END), np.full(m, 1e-9)])
+    stop = np.concatenate([np.full(n, _END), np.full(m, -1e-9), np.full(m, _END)])
+
+    def sign(logit: Floats, which: Rows) -> Floats:
+        return _squeeze(value(found.at(logit, rows[which])) - level)
+
+    every = np.arange(len(rows))
+    cut = np.flatnonzero(sign(start, every) * sign(stop, every) < 0)
+    rows, start, stop = rows[cut], start[cut], stop[cut]
+    where = found.place(find_roots(sign, start, stop), rows)
+    low = np.append(found.low, where)
     high = np.append(found.high, found.high[rows])
-    branch = np.append(found.branch, found.branch[rows])
-    high[rows] = cut
-    order = np.argsort(low, kind="stable")
-    return found._replace(low=low[order], high=high[order], branch=branch[order])
+    for row, u in zip(rows, where, strict=True):
+        high[row] = u
+    return found._replace(low=low, high=high, branch=np.append(found.branch, found.branch[rows]))
 
 
-def positive_part(
-    slope: Callable[[Floats, NDArray[np.intp]], Floats], found: Gaps, scan: Floats = _SCAN
-) -> tuple[Floats, Floats, NDArray[np.intp]]:
-    """Return the interval of each gap on which a quasi-concave slope is positive, and its gap."""
-    n = len(found.low)
-    every = np.arange(n)
-    value = np.stack([slope(np.full(n, f), every) for f in scan])
-    value[np.isnan(value)] = -np.inf
-    best = value.argmax(axis=0)
-    peak = value[best, every]
-    middle = scan[best]
-    left, right = scan[np.maximum(best - 1, 0)], scan[np.minimum(best + 1, len(scan) - 1)]
-    rows = np.flatnonzero(peak <= 0)
-    a, b = left[rows], right[rows]
-    for _ in range(60):  # golden section, only where no positive value was met yet
-        if not rows.size:
-            break
-        c, d = b - _GOLDEN * (b - a), a + _GOLDEN * (b - a)
-        at_c, at_d = slope(c, rows), slope(d, rows)
-        a, b = np.where(at_c < at_d, c, a), np.where(at_c < at_d, b, d)
-        top = np.maximum(at_c, at_d)
-        met = top > 0
-        peak[rows[met]] = top[met]
-        middle[rows[met]] = np.where(at_c > at_d, c, d)[met]
-        # Concavity bounds what is still to be found; stop when it cannot be positive.
-        hopeless = np.abs(b - a) < 1e-15
-        keep = ~(met | hopeless)
-        rows, a, b = rows[keep], a[keep], b[keep]
+def _squeeze(value: Array) -> Floats:
+    """Tame the poles of a value, for root finders; not a number counts as −∞."""
+    with np.errstate(all="ignore"):
+        squeezed = np.copysign(np.log1p(np.abs(value)), value)
+    return np.where(np.isfinite(squeezed), squeezed, np.where(value > 0, 999.0, -999.0))
+
+
+Slope = Callable[[Floats, Rows], tuple[Floats, Floats]]  # (logit, gap) to (slope, z)
+
+
+def _scan(slope: Slope, rows: Rows, scan: Floats) -> tuple[Floats, ...]:
+    """Return the best slope on a scan of each gap, where it is, its neighbours, and a bound."""
+    grid = np.tile(scan, (len(rows), 1))
+    raw, z = (v.reshape(grid.shape) for v in slope(grid.ravel(), np.repeat(rows, len(scan))))
+    value = _squeeze(raw)
+    best = value.argmax(axis=1)
+    left, right = np.maximum(best - 1, 0), np.minimum(best + 1, len(scan) - 1)
+    peak = value[np.arange(len(rows)), best]
+    return peak, scan[best], scan[left], scan[right], concave_bound(z, raw)
+
+
+def _positive_part(
+    slope: Slope,
+    found: Gaps,
+    *,
+    is_concave: bool,
+) -> Gaps:
+    """Return the part of each gap where a slope with one peak is positive.
+
+    `slope` returns the slope and z; a concave slope (as a function of z) lets most gaps that
+    close be recognised from the scan alone.
+    """
+    every = np.arange(len(found.low))
+    scan = _SCAN if is_concave else _SCAN[1:-1]  # a pair's slope is all rounding at its ends
+    peak, middle, left, right, bound = _scan(slope, every, scan)
+    if is_concave:
+        doubtful = (peak <= 0) & (bound > 0) & (found.low < found.high)
+    else:
+        doubtful = (peak <= 0) & (peak > -2.5)
+        rows = np.flatnonzero(doubtful)
+        peak[rows], middle[rows], left[rows], right[rows], _ = _scan(slope, rows, _FINE)
+        doubtful &= (peak <= 0) & (peak > -1.2)
+    rows = np.flatnonzero(doubtful)
+    middle[rows], peak[rows] = climb(
+        lambda x, i: _squeeze(slope(x, rows[i])[0]), left[rows], right[rows]
+    )
+
     rows = np.flatnonzero(peak > 0)
-    middle = middle[rows]
-    ends = []
-    for end, far in ((found.low, 0.0), (found.high, 1.0)):
-        inner, outer = middle.copy(), np.full(len(rows), far)
-        for _ in range(110):
-            trial = 0.5 * (inner + outer)
-            good = slope(trial, rows) > 0
-            inner, outer = np.where(good, trial, inner), np.where(good, outer, trial)
-        reached = np.abs(inner - far) < 1e-13  # positive up to the end: an atom, or infinity
-        ends.append(np.where(reached, end[rows], found.place(inner, rows)))
-    return ends[0], ends[1], rows
+    ends = np.concatenate([np.full(len(rows), -_END), np.full(len(rows), _END)])
+    both = np.tile(rows, 2)
+    limit = np.concatenate([found.low[rows], found.high[rows]])
+    closing = np.flatnonzero(_squeeze(slope(ends, both)[0]) < 0)  # otherwise an atom
+    root = find_roots(
+        lambda x, i: _squeeze(slope(x, both[closing[i]])[0]), middle[both[closing]], ends[closing]
+    )
+    limit[closing] = found.place(root, both[closing])
+    low, high = np.split(limit, 2)
+    return found._replace(low=low, high=high, branch=found.branch[rows])
 
 
-def _pair_gaps(pair: Pair) -> Gaps:
+def _of_pair(kind: str, left: Gaps, right: Gaps) -> Gaps:
     """Return the gaps of a sum or product of two laws, on the parameter of the left one."""
-    left, right = gaps(pair.left), gaps(pair.right)
 
     def value(point: Point) -> Array:
-        return point.g if pair.kind == "sum" else point.y
+        return point.g if kind == "sum" else point.y
 
-    def slope_of(point: Point) -> Array:
-        return point.dg if pair.kind == "sum" else point.dy
-
-    # Cut the left gaps where G (or y) meets the end of a right gap's range, or 0.
+    unit = right.scale if kind == "sum" else 1.0  # makes the value dimensionless
     n = len(right.low)
     every = np.arange(n)
-    first = value(right.at(np.full(n, 1e-13), every))
-    last = value(right.at(np.full(n, 1 - 1e-13), every))
-    cuts = np.append(first, last)
-    for cut in np.unique(np.append(0.0, cuts[np.abs(cuts) < 1e9 / right.scale])):
-        left = split(left, lambda point, cut=cut: value(point) - cut)  # type: ignore[misc]
+    first, last = (value(right.at(np.full(n, end), every)) for end in (-_END, _END))
+    for cut in np.unique([first, last]):  # where the left value leaves the range of a right gap
+        if np.isfinite(cut) and 1e-9 < abs(cut) * unit < 1e9:
+            left = _split(left, value, cut)
     n_left = len(left.low)
 
-    def curve(u: Floats, branch: NDArray[np.intp]) -> Point:
+    def partner(wanted: Floats, rows: Rows) -> Point:
+        """Return the point of the right law, in these gaps, that has the wanted value."""
+
+        def excess(logit: Floats, which: Rows) -> Floats:
+            here, there = value(right.at(logit, rows[which])) * unit, wanted[which] * unit
+            return _squeeze(here) - _squeeze(there)
+
+        ends = np.full(wanted.shape, _END)
+        every = np.arange(wanted.size)
+        valid = (excess(-ends, every) >= 0) & (excess(ends, every) <= 0) & np.isfinite(wanted)
+        logit = np.full(wanted.shape, np.nan)
+        kept = np.flatnonzero(valid)
+        logit[kept] = find_roots(lambda x, which: excess(x, kept[which]), -ends[kept], ends[kept])
+        w = right.place(logit, rows)
+        point = right.curve(w, right.branch[rows])
+        step = (value(point) - wanted) / (point.dg if kind == "sum" else point.dy)
+        w = np.where(np.abs(step) < 1e-6 * np.abs(w), w - step, w)  # to full precision
+        return right.curve(w, right.branch[rows])
+
+    def curve(u: Floats, branch: Rows) -> Point:
         with np.errstate(all="ignore"):
             a = left.curve(u, left.branch[branch % n_left])
-            rows, wanted = branch // n_left, value(a)
-            start, stop = np.full(u.shape, 1e-15), np.full(u.shape, 1 - 1e-15)
-            for _ in range(64):
-                middle = 0.5 * (start + stop)
-                above = value(right.at(middle, rows)) > wanted
-                start, stop = np.where(above, middle, start), np.where(above, stop, middle)
-            w = right.place(0.5 * (start + stop), rows)
-            for _ in range(3):
-                b = right.curve(w, right.branch[rows])
-                step = (value(b) - wanted) / slope_of(b)
-                w = w - np.where(np.abs(step) < 1e-3 * np.abs(w), step, 0.0)
-            b = right.curve(w, right.branch[rows])
-            off = np.abs(value(b) - wanted) > 1e-6 * np.abs(wanted)
-            rate = np.where(off, np.nan, slope_of(a) / slope_of(b))  # dw/du
+            b = partner(value(a), branch // n_left)
+            rate = (a.dg / b.dg) if kind == "sum" else (a.dy / b.dy)
             b = b._replace(dz=b.dz * rate, dg=b.dg * rate, dy=b.dy * rate)
-            return join(pair.kind, a, b)[0]
+            near, far = join(kind, a, b)[0], join(kind, b, a)[0]
+            swap = np.abs(a.z) * right.scale > np.abs(b.z) * left.scale
+            return Point(*(np.where(swap, f, m) for f, m in zip(far, near, strict=True)))
 
     branch = np.arange(n * n_left)
     whole = Gaps(np.tile(left.low, n), np.tile(left.high, n), branch, curve, left.scale)
 
-    def slope(fraction: Floats, rows: NDArray[np.intp]) -> Floats:
-        return whole.at(fraction, rows).dz
+    def slope(logit: Floats, rows: Rows) -> tuple[Floats, Floats]:
+        point = whole.at(logit, rows)
+        return np.asarray(point.dz), np.asarray(point.z)
 
-    low, high, rows = positive_part(slope, whole, np.sort(np.append(_SCAN, _FINE)))
-    return Gaps(low, high, branch[rows], curve, left.scale)
+    return _positive_part(slope, whole, is_concave=False)

@@ -10,7 +10,11 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-_NODES = 65
+_GRADED = np.pi / 48 * 0.3 ** np.arange(8.0, 0.0, -1)
+_ANGLES = np.concatenate(
+    [[0.0], _GRADED, np.linspace(0.0, np.pi, 49)[1:-1], np.pi - _GRADED[::-1], [np.pi]]
+)
+_LAST = len(_ANGLES) - 2  # the last cell
 
 
 class QuantileTable:
@@ -22,77 +26,75 @@ class QuantileTable:
 
     def __init__(self, law: "Law") -> None:
         self.law = law
-        self.angles = np.linspace(0.0, np.pi, _NODES)
         low, high = law.support.T
         self.low, self.width = low, high - low
-        inner = (low[:, None] + self.width[:, None] * np.sin(self.angles / 2) ** 2)[:, 1:-1]
-        masses, location = law._interval_masses, law.atom.location
-        # Mass strictly below each interval, atoms inside the interval left out.
-        start = np.concatenate([[0.0], np.cumsum(masses)[:-1]]) if len(low) else np.zeros(0)
-        start = start + np.array([law.atom.mass[location <= x].sum() for x in low])
-        self.embedded = [
-            [(a, p) for a, p in zip(*law.atom, strict=True) if x < a < x + w]
-            for x, w in zip(low, self.width, strict=True)
-        ]
-        inside = sum((p for atoms in self.embedded for _, p in atoms), 0.0)
-        values = law._inside(inner.ravel())[1].reshape(inner.shape) if inner.size else inner
-        stop = start + masses + np.array([sum(p for _, p in atoms) for atoms in self.embedded])
-        self.cdf = np.concatenate([start[:, None], values, stop[:, None]], axis=1)
-        self.cdf = np.maximum.accumulate(self.cdf, axis=1)
-        self.has_embedded = inside > 0
+        location, mass = law.atom
+        # Mass below each interval, and up to its end, atoms included.
+        start = np.append(0.0, np.cumsum(law._interval_masses))[:-1] if low.size else np.zeros(0)
+        self.below = start + np.array([mass[location <= x].sum() for x in low])
+        within = [mass[(location > a) & (location < b)].sum() for a, b in law.support]
+        self.upto = self.below + law._interval_masses + np.array(within)
+        self.atom_top = law.cdf(location)
+        self._rows: dict[int, Floats] = {}
 
     def invert(self, q: Floats) -> Floats:
         """Return the quantiles of a flat array q."""
         x = np.full(q.size, np.nan)
-        for location, mass in zip(*self.law.atom, strict=True):
-            top = float(self.law._step(np.array([location]))[0])
-            if self.law._is_inside(np.array([location]))[0]:
-                top = float(self.law._inside(np.array([location]))[1][0])
+        for location, mass, top in zip(*self.law.atom, self.atom_top, strict=True):
             x[(q <= top) & (q > top - mass)] = location
-        if not len(self.low):
+        if not self.low.size:
             x[np.isnan(x)] = self.law.atom.location[0]  # q = 0
             return x
         todo = np.flatnonzero(np.isnan(x))
-        if todo.size:
-            interval = np.searchsorted(self.cdf[:, -1], q[todo] - 1e-15, side="left")
-            interval = np.minimum(interval, len(self.low) - 1)
-            x[todo] = self._newton(q[todo], interval)
-            first = q[todo] <= self.cdf[interval, 0]
-            last = q[todo] >= self.cdf[interval, -1]
-            x[todo[first]] = self.low[interval[first]]
-            x[todo[last]] = (self.low + self.width)[interval[last]]
+        interval = np.searchsorted(self.upto, q[todo] - 1e-15)
+        interval = np.minimum(interval, len(self.low) - 1)
+        for k in np.unique(interval).tolist():
+            here = todo[interval == k]
+            x[here] = self._inside(k, q[here])
         return x
 
-    def _newton(self, q: Floats, interval: NDArray[np.intp]) -> Floats:
-        rows = self.cdf[interval]
-        cell = np.clip((rows <= q[:, None]).sum(axis=1) - 1, 0, _NODES - 2)
-        every = np.arange(q.size)
-        a, b = self.angles[cell], self.angles[cell + 1]
-        below, above = rows[every, cell], rows[every, cell + 1]
+    def _row(self, k: int) -> Floats:
+        """Return the cdf at the nodes of interval k."""
+        if k not in self._rows:
+            x = self.low[k] + self.width[k] * np.sin(_ANGLES[1:-1] / 2) ** 2
+            values = np.r_[self.below[k], self.law._cdf_inside(x), self.upto[k]]
+            self._rows[k] = np.maximum.accumulate(values)
+        return self._rows[k]
+
+    def _inside(self, k: int, q: Floats) -> Floats:
+        row, low, width = self._row(k), self.low[k], self.width[k]
+        cell = np.clip(np.searchsorted(row, q, side="right") - 1, 0, _LAST)
+        below, above = row[cell], row[cell + 1]
         share = np.clip((q - below) / np.maximum(above - below, 1e-300), 0.0, 1.0)
-        first, last = cell == 0, cell == _NODES - 2
-        share = np.where(first, np.cbrt(share), np.where(last, 1 - np.cbrt(1 - share), share))
-        theta = np.clip(a + (b - a) * share, 1e-6, np.pi - 1e-6)
+        # In the outermost cells the cdf is a power of θ, which the next cell tells.
+        share = np.where(cell == 0, share ** _power(row), share)
+        share = np.where(cell == _LAST, 1 - (1 - share) ** _power(row[-1] - row[::-1]), share)
+        theta = _ANGLES[cell] + (_ANGLES[cell + 1] - _ANGLES[cell]) * share
         # Rounding may put a point in the cell next to its own.
-        a, b = self.angles[np.maximum(cell - 1, 0)], self.angles[np.minimum(cell + 2, _NODES - 1)]
-        low, width = self.low[interval], self.width[interval]
-        todo = every
+        a, b = _ANGLES[np.maximum(cell - 1, 0)], _ANGLES[np.minimum(cell + 2, _LAST + 1)]
+        theta = np.clip(theta, 1e-14, np.pi - 1e-8)
+        todo = np.flatnonzero((q > row[0]) & (q < row[-1]))
         for _ in range(60):
-            sine = np.sin(theta[todo] / 2)
-            x = low[todo] + width[todo] * sine**2
-            density, value = self.law._inside(x)
-            error = value - q[todo]
-            a[todo] = np.where(error <= 0, theta[todo], a[todo])
-            b[todo] = np.where(error >= 0, theta[todo], b[todo])
-            slope = density * width[todo] * sine * np.cos(theta[todo] / 2)
-            with np.errstate(all="ignore"):
-                new = theta[todo] - error / slope
-            bad = ~((new > a[todo]) & (new < b[todo]))
-            new = np.where(bad, 0.5 * (a[todo] + b[todo]), new)
-            moved = np.abs(new - theta[todo])
-            far = np.abs(error) > 4e-16
-            theta[todo] = np.where(far, new, theta[todo])
-            todo = todo[far & (moved > 1e-15)]
             if not todo.size:
                 break
-        return np.asarray(low + width * np.sin(theta / 2) ** 2)
+            now = theta[todo]
+            sine = np.sin(now / 2)
+            density, value = self.law._inside(low + width * sine**2)
+            error = value - q[todo]
+            a[todo] = np.where(error <= 0, now, a[todo])
+            b[todo] = np.where(error >= 0, now, b[todo])
+            with np.errstate(all="ignore"):
+                new = now - error / (density * width * sine * np.cos(now / 2))
+            inside = (new > a[todo]) & (new < b[todo])
+            new = np.where(inside, new, 0.5 * (a[todo] + b[todo]))
+            far = np.abs(error) > 4e-16
+            theta[todo] = np.where(far, new, now)
+            todo = todo[far & (np.abs(new - now) > 1e-15 * now)]
+        x = low + width * np.sin(theta / 2) ** 2
+        return np.asarray(np.where(q <= row[0], low, np.where(q >= row[-1], low + width, x)))
+
+
+def _power(row: Floats) -> float:
+    """Exponent 1/e when the cdf grows from the edge like θᵉ."""
+    rise = np.log(max(row[2] - row[0], 1e-300) / max(row[1] - row[0], 1e-300))
+    return float(np.log(_ANGLES[2] / _ANGLES[1]) / rise) if rise > 0.1 else 1.0

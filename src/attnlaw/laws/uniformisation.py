@@ -4,23 +4,25 @@ A set of point masses has z = u, G = Σ hⱼ/(u − tⱼ); each stage maps (z, G
 
     addition of a law with R-transform R:          z + R(G),  G,           y + G R(G)
     multiplication by a law with 1/S(y) = p(y):    z p(y),    G/p(y),      y
-    sum of two laws, where G_A = G_B:              z_A + z_B − 1/G,  G,    y_A + y_B
-    product of two laws, where y_A = y_B:          y(1+y)/(G_A G_B),  G_A G_B/y,  y
+    sum of two laws, where G_A = G_B:              z_A + q,   G,           y_A + y_B
+    product of two laws, where y_A = y_B:          z_A q,     G_A/q,       y,     q = y_B/G_B
 
 and the exact derivatives with respect to the parameters are carried along (docs/theory/laws.md).
 """
 
+import itertools
+import operator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.laws.expression import Addition, Expression, Multiplication, Pair, PointMasses, Stage
+from attnlaw.laws.expression import Addition, Expression, Multiplication, PointMasses, Stage
 
 Complexes = NDArray[np.complex128]
 Array = NDArray[Any]  # real on a gap of the support, complex elsewhere
 
-_CHUNK = 1_000_000  # atoms × points evaluated at once: what stays in cache
+_CHUNK = 200_000  # atoms × points evaluated at once: what stays in cache
 
 
 class Point(NamedTuple):
@@ -41,73 +43,94 @@ def cauchy_sums(masses: PointMasses, u: Array) -> tuple[Array, Array, Array, Arr
         inverse = 1.0 / (u - t[0])
         square = -inverse * inverse
         return inverse, t[0] * inverse, square, t[0] * square
-    if len(t) * u.size > _CHUNK and u.size > 1:
-        pieces = np.array_split(u, -(-len(t) * u.size // _CHUNK))
-        sums = [cauchy_sums(masses, piece) for piece in pieces]
-        g, y, dg, dy = (np.concatenate(parts) for parts in zip(*sums, strict=True))
-        return g, y, dg, dy
+    pieces = np.array_split(u, -(-len(t) * u.size // _CHUNK)) if len(t) * u.size > _CHUNK else [u]
     both = np.stack([h, h * t])
-    inverse = 1.0 / (u - t[:, None])
-    g, y = both @ inverse
-    inverse *= inverse
-    dg, dy = -(both @ inverse)
+    sums = _complex_sums if np.iscomplexobj(u) and len(t) > 12 else _plain_sums
+    parts = [sums(both, t[:, None], piece) for piece in pieces]
+    (g, y), (dg, dy) = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
     return g, y, dg, dy
 
 
-def evaluate(law: Expression, parameters: Array) -> tuple[Point, list[tuple[Array, Array]]]:
+def _plain_sums(both: Array, t: Array, u: Array) -> Array:
+    inverse = 1.0 / (u - t)
+    first = both @ inverse
+    inverse *= inverse
+    return np.stack([first, -(both @ inverse)])
+
+
+def _complex_sums(both: Array, t: Array, u: Array) -> Array:
+    """Sum 1/(u−t) = (a − ib) r and its square in real arithmetic: three times as fast."""
+    a, b = u.real - t, u.imag
+    r = 1.0 / (a * a + b * b)
+    a *= r
+    first = both @ a - 1j * (b * (both @ r))
+    cross = 2 * b * (both @ (a * r))
+    a *= a
+    r *= r
+    return np.stack([first, b * b * (both @ r) - both @ a + 1j * cross])
+
+
+def evaluate(
+    law: Expression, parameters: Array, heights: list[Array] | None = None
+) -> tuple[Point, list[tuple[Array, Array]]]:
     """Return the point at `parameters` (leaves × points) and the constraints of its pairs.
 
-    Each constraint is (value, derivatives); all of them vanish on the law's curve.
+    Each constraint is (value, derivatives); all of them vanish on the law's curve. A list of
+    `heights` receives z at every node of the expression that must lie in the upper half plane.
     """
-    point, constraints = _base(law.base, parameters, 0, len(parameters))
-    for stage in law.stages:
-        point = apply(stage, point)
-    return point, constraints
+    return _evaluate(law, parameters, 0, heights)
 
 
-def _base(
-    base: PointMasses | Pair, parameters: Array, index: int, n: int
+def _evaluate(
+    law: Expression, parameters: Array, index: int, heights: list[Array] | None
 ) -> tuple[Point, list[tuple[Array, Array]]]:
-    if isinstance(base, PointMasses):
+    constraints: list[tuple[Array, Array]] = []
+    if isinstance(law.base, PointMasses):
         u = parameters[index]
-        g, y, dg, dy = cauchy_sums(base, u)
-        rows = np.zeros((3, n, u.size), dtype=u.dtype)
+        g, y, dg, dy = cauchy_sums(law.base, u)
+        rows = np.zeros((3, *parameters.shape), dtype=u.dtype)
         rows[:, index] = np.stack([np.ones_like(u), dg, dy])
-        return Point(u, g, y, rows[0], rows[1], rows[2]), []
-    sides, constraints = [], []
-    for law in (base.left, base.right):
-        point, inner = _base(law.base, parameters, index, n)
-        for stage in law.stages:
-            point = apply(stage, point)
-        sides.append(point)
-        constraints += inner
-        index += law.n_leaves
-    point, constraint = join(base.kind, *sides)
-    return point, [*constraints, constraint]
+        point = Point(u, g, y, rows[0], rows[1], rows[2])
+    else:
+        left, right = law.base.left, law.base.right
+        a, constraints = _evaluate(left, parameters, index, heights)
+        # A signed left law takes the right one through the whole plane.
+        seen = heights if law.base.kind == "sum" or left.is_positive else None
+        b, others = _evaluate(right, parameters, index + left.n_leaves, seen)
+        if heights is not None:
+            heights += [a.z] if seen is None else [a.z, b.z]
+        point, constraint = join(law.base.kind, a, b)
+        constraints = [*constraints, *others, constraint]
+    for stage in law.stages:
+        point = apply(stage, point, heights)
+    return point, constraints
 
 
 def join(kind: str, a: Point, b: Point) -> tuple[Point, tuple[Array, Array]]:
     """Return the point of a sum or product of two laws, and its constraint.
 
+    q = z_B − 1/G_B = y_B/G_B is what the left law sees of the right one: a number near B's mean.
     The constraints are written for 1/G and 1/y, which grow like z: Newton's method likes that.
     """
+    q = b.y / b.g
+    dq = (b.dy - q * b.dg) / b.g
     if kind == "sum":
-        f, df = 1 / a.g, -a.dg / a.g**2
-        constraint = f - 1 / b.g, df + b.dg / b.g**2
-        point = Point(a.z + b.z - f, a.g, a.y + b.y, a.dz + b.dz - df, a.dg, a.dy + b.dy)
-        return point, constraint
-    y, dy = a.y, a.dy
-    constraint = 1 / y - 1 / b.y, b.dy / b.y**2 - dy / y**2
-    g = a.g * b.g / y
-    dg = (a.dg * b.g + a.g * b.dg - g * dy) / y
-    z = (1 + y) / g
-    return Point(z, g, y, (dy - z * dg) / g, dg, dy), constraint
+        constraint = 1 / a.g - 1 / b.g, b.dg / b.g**2 - a.dg / a.g**2
+        return Point(a.z + q, a.g, a.y + b.y, a.dz + dq, a.dg, a.dy + b.dy), constraint
+    constraint = 1 / a.y - 1 / b.y, b.dy / b.y**2 - a.dy / a.y**2
+    g = a.g / q
+    return Point(a.z * q, g, a.y, a.dz * q + a.z * dq, (a.dg - g * dq) / q, a.dy), constraint
 
 
-def apply(stage: Stage, point: Point) -> Point:
+def apply(stage: Stage, point: Point, heights: list[Array] | None = None) -> Point:
     """Return the point after one stage."""
     z, g, y, dz, dg, dy = point
+    if heights is not None:
+        heights.append(z)
     if isinstance(stage, Multiplication):
+        if heights is not None:
+            steps = itertools.accumulate((1 + c * y for c in stage.ratios[:-1]), operator.mul)
+            heights += [z * p for p in steps]
         p, slope = multiplier(stage, y)
         dp = slope * dy
         return Point(z * p, g / p, y, dz * p + z * dp, (dg - g / p * dp) / p, dy)
