@@ -26,7 +26,8 @@ class Boundary:
     def __init__(self, law: Expression, low: float, high: float) -> None:
         self.law, self.low, self.width = law, low, high - low
         self.angle = np.zeros(0)
-        self.nodes = self.slopes = np.zeros((law.n_leaves, 0), dtype=np.complex128)
+        self.nodes: Complexes = np.zeros((law.n_leaves, 0), dtype=np.complex128)
+        self.slopes: Complexes = self.nodes
         self._add(_FIRST)
         for _ in range(_HALVINGS):
             self._add(0.5 * (self.angle[1:] + self.angle[:-1]))
@@ -44,10 +45,11 @@ class Boundary:
     def _add(self, angle: Floats) -> None:
         sine, cosine = np.sin(angle / 2), np.cos(angle / 2)
         nodes = self._solve(angle, self.low + self.width * sine**2)
-        slopes = tangent(self.law, nodes) * (self.width * sine * cosine)  # du/dθ
+        slopes = tangent(self.law, nodes).astype(np.complex128)  # du/dz
+        slopes *= self.width * sine * cosine  # du/dθ
         angle = np.append(self.angle, angle)
-        nodes = np.append(self.nodes, nodes, axis=1)
-        slopes = np.append(self.slopes, slopes, axis=1)
+        nodes = np.concatenate([self.nodes, nodes], axis=1)
+        slopes = np.concatenate([self.slopes, slopes], axis=1)
         order = np.argsort(angle)
         self.angle, self.nodes, self.slopes = angle[order], nodes[:, order], slopes[:, order]
 
