@@ -6,6 +6,7 @@ import pytest
 
 import attnlaw as al
 from attnlaw.simulation.sequences import (
+    class_means,
     pool,
     sample_pooled,
     sample_table,
@@ -102,6 +103,7 @@ def test_class_split_adds_up_and_leaves_nothing_in_the_class_means():
     np.testing.assert_allclose(within + mean + np.outer(token_classes(8), difference), table)
     np.testing.assert_allclose(within[:4].sum(axis=0), 0, atol=1e-14)
     np.testing.assert_allclose(within[4:].sum(axis=0), 0, atol=1e-14)
+    np.testing.assert_array_equal(class_means(table), [mean, difference])
 
 
 def test_bulk_noise_is_the_pooled_noise_of_a_table_without_class_means():

@@ -29,7 +29,7 @@ def test_results_do_not_depend_on_the_number_of_workers(sampling, centred):
     model = replace(MODEL, sampling=sampling, centred=centred)
     alone = al.observe(model, 30, n_trials=4, rng=3)
     shared = al.observe(model, 30, n_trials=4, rng=3, n_workers=2)
-    assert_same(alone, shared, rtol=1e-9)
+    assert_same(alone, shared, rtol=1e-12)
 
 
 def test_fewer_trials_are_the_first_of_more():
@@ -82,6 +82,22 @@ def test_more_memory_than_there_is_is_refused_before_anything_is_allocated():
         al.observe(MODEL, 10_000_000)
     with pytest.raises(ValueError, match=r"dimension must be small enough for .* GiB"):
         al.observe_spectrum(MODEL, 10_000_000)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{}, {"sampling": "gaussian"}, {"vocab_ratio": 0.05, "sample_ratio": 2.0}, {"vocab_ratio": 0}],
+)
+def test_memory_estimate_covers_what_is_used(change):
+    import tracemalloc
+
+    model = replace(MODEL, **change)
+    al.observe(model, 10, rng=0)  # imports are not counted
+    tracemalloc.start()
+    al.observe(model, 200, rng=0)
+    used = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 0.4 < used / memory.reference_memory(model, 200) < 1.05
 
 
 def test_memory_is_asked_for_every_worker(monkeypatch):

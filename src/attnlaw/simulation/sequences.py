@@ -20,6 +20,7 @@ from attnlaw.simulation.signs import sample_signs
 __all__ = [
     "ClassSplit",
     "PooledSample",
+    "class_means",
     "pool",
     "sample_pooled",
     "sample_table",
@@ -101,12 +102,20 @@ class ClassSplit(NamedTuple):
     difference: Floats  # m (d,): half the difference of the two classes' means
 
 
+def class_means(table: Floats) -> tuple[Floats, Floats]:
+    """Return the mean z̄ of a table's noise, and half the difference m of its classes' means."""
+    plus, minus = (half.mean(axis=0) for half in np.split(table, 2))
+    return (plus + minus) / 2, (plus - minus) / 2
+
+
 def split_classes(table: Floats) -> ClassSplit:
     """Split the noise of a table into class means and what is left around them."""
-    plus, minus = np.split(table, 2)
-    above, below = plus.mean(axis=0), minus.mean(axis=0)
-    within = np.concatenate([plus - above, minus - below])
-    return ClassSplit(within, (above + below) / 2, (above - below) / 2)
+    mean, difference = class_means(table)
+    within = table - mean
+    plus, minus = np.split(within, 2)  # views
+    plus -= difference
+    minus += difference
+    return ClassSplit(within, mean, difference)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from attnlaw.models import PooledSequences
-from attnlaw.simulation.sequences import PooledSample, split_classes
+from attnlaw.simulation.sequences import PooledSample, class_means, split_classes
 
 __all__ = [
     "bulk_noise",
@@ -81,9 +81,10 @@ def bulk_noise(model: PooledSequences, sample: PooledSample) -> Floats:
     """
     if not sample.tokens.size:
         return sample.noise
-    _, mean, difference = split_classes(sample.table)
-    shift = model.weights.sum() * mean + np.outer(sample.gains, difference)
-    return np.asarray(sample.noise - shift)
+    mean, difference = class_means(sample.table)
+    X = sample.noise - model.weights.sum() * mean
+    X -= np.outer(sample.gains, difference)
+    return np.asarray(X)
 
 
 def eigenvalues(matrix: Floats) -> Floats:

@@ -11,7 +11,7 @@ from attnlaw._validation import Random, choice, count
 from attnlaw.models import PooledSequences
 from attnlaw.results import Spike
 from attnlaw.simulation.memory import check_memory, reference_memory
-from attnlaw.simulation.sequences import PooledSample, sample_pooled, split_classes
+from attnlaw.simulation.sequences import PooledSample, class_means, sample_pooled
 from attnlaw.simulation.spectrum import (
     bulk_noise,
     covariance,
@@ -167,7 +167,7 @@ def _measure(
         (population,), (c,) = leading_eigenpairs(C)
         mean = edge
     else:
-        _, table_mean, difference = split_classes(sample.table)
+        table_mean, difference = class_means(sample.table)
         spikes = np.stack([signal_norm * signal + difference, table_mean])
         (top, mean), (v, _) = _assigned(S, spikes)
         (population, _), (c, _) = _assigned(C, spikes)

@@ -34,8 +34,8 @@ def run_trials(
         Trial k has the k-th child of this generator's seed sequence, so it draws the same
         numbers however many trials and workers there are.
     n_workers : int
-        Number of processes. Several run with one BLAS thread each, which for many small
-        matrices is much the fastest; with 1 the trials run here and BLAS is left alone.
+        Number of processes; with 1 the trials run here. BLAS has one thread in each: for many
+        small matrices that is much the fastest, and the numbers do not depend on its threads.
     progress : callable or None
         Called with the number of trials done, in this process.
 
@@ -62,7 +62,10 @@ def _run(
     n_workers: int,
 ) -> Iterator[Result]:
     if n_workers == 1:
-        yield from map(trial, streams)
+        from threadpoolctl import threadpool_limits
+
+        with threadpool_limits(limits=1, user_api="blas"):
+            yield from map(trial, streams)
         return
     from joblib import Parallel, delayed, parallel_config
 
