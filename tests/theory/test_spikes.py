@@ -296,6 +296,22 @@ def test_arrays_give_what_their_entries_give(sampling, centred):
             assert_allclose(zeta, alone.squared_overlap, rtol=1e-14)
 
 
+@pytest.mark.parametrize("shape", [(700, 700), (1, 400_000), (300_000,), (2, 3, 80_000)])
+def test_large_grids_are_cut_into_blocks_that_fit_together(shape):
+    rng = np.random.default_rng(0)
+    norm = rng.uniform(0, 2, size=shape)
+    delta = rng.uniform(0, 2, size=(*shape[:-1], 1))
+    gamma = rng.uniform(0, 2, size=shape[-1:])
+    grid = al.squared_overlap(
+        signal_norm=norm, vocab_ratio=delta, sample_ratio=gamma, snr=5.0, sampling="gaussian"
+    )
+    assert grid.shape == shape
+    spike = al.predict(
+        model(signal_norm=norm, vocab_ratio=delta, sample_ratio=gamma, sampling="gaussian")
+    )
+    assert_allclose(grid, spike.squared_overlap, rtol=1e-12, atol=1e-15)
+
+
 def test_scalars_come_back_as_plain_numbers():
     spike = al.predict(model())
     kinds = {type(value) for value in vars(spike).values()}
@@ -309,6 +325,10 @@ def test_scalars_come_back_as_plain_numbers():
         ({"vocab_ratio": np.inf}, "vocab_ratio must be finite, got inf."),
         ({"sample_ratio": -0.5}, "sample_ratio must be at least 0, got -0.5."),
         ({"snr": -2.0}, "snr must be at least 0, got -2.0."),
+        (
+            {"signal_norm": [1.0, 2.0], "snr": [1.0, 2.0, 3.0]},
+            "the arguments must be broadcastable, got [(2,), (), (), (3,)].",
+        ),
         ({"sampling": "tokens"}, "sampling must be one of 'token', 'gaussian', got 'tokens'."),
     ],
 )

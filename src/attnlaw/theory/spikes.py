@@ -4,16 +4,23 @@ Letters (theory.md §2): δ = d/V, γ = d/N, θ the strength of the spike, ρ = 
 the noise, t = ρ − δ the parameter in which all formulas are rational, t* the bulk edge's.
 """
 
+import math
+from collections.abc import Iterator
+from types import EllipsisType
+
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlaw._validation import Real, choice, plain, real
+from attnlaw._validation import Real, choice, complain, plain, real
 from attnlaw.models import PooledSequences
 from attnlaw.results import Spike
 from attnlaw.theory.bulk import TINY, Array, edge_root, eigenvalue_ratio
 from attnlaw.theory.validity import warn_if_far_from_limit
 
 __all__ = ["predict", "squared_overlap"]
+
+BLOCK = 2**17
+"""Points of a grid that are evaluated at a time."""
 
 
 def predict(model: PooledSequences) -> Spike:
@@ -145,11 +152,32 @@ def squared_overlap(
     gamma = np.asarray(real("sample_ratio", sample_ratio, at_least=0))
     ratio = np.asarray(real("snr", snr, at_least=0))
     token = choice("sampling", sampling, ("token", "gaussian")) == "token"
-    t = spike_parameter(norm, delta, ratio, token=token)
-    zeta = overlap(t, edge_root(delta, gamma), delta, gamma)
-    if token:
-        zeta *= ceiling(norm, delta)
+    shapes = [x.shape for x in (norm, delta, gamma, ratio)]
+    try:
+        shape = np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise complain("the arguments", "broadcastable", shapes) from None
+    zeta = np.empty(shape)
+    for part in _blocks(shape):
+        m, d, g, r = (_block(x, part, shape) for x in (norm, delta, gamma, ratio))
+        value = overlap(spike_parameter(m, d, r, token=token), edge_root(d, g), d, g)
+        zeta[part] = value * ceiling(m, d) if token else value
     return plain(zeta)
+
+
+def _blocks(shape: tuple[int, ...]) -> Iterator[slice | EllipsisType]:
+    """Cut a large grid along its first axis, so that intermediate arrays stay in cache."""
+    if not shape or math.prod(shape) <= BLOCK:
+        yield ...
+        return
+    rows = max(1, BLOCK // math.prod(shape[1:]))
+    for start in range(0, shape[0], rows):
+        yield slice(start, start + rows)
+
+
+def _block(x: Array, part: slice | EllipsisType, shape: tuple[int, ...]) -> Array:
+    """Return the block of an array that broadcasts to `shape`."""
+    return x[part] if x.ndim == len(shape) and x.ndim and len(x) > 1 else x
 
 
 def spike_parameter(norm: Array, delta: Array, snr: ArrayLike, *, token: bool) -> Array:

@@ -1,0 +1,80 @@
+"""Alignment on a 2000 × 2000 grid (signal norm × vocabulary ratio): one call against a loop.
+
+The loop takes the same steps for each point with Python floats and `math`: the edge parameter by
+its closed form and one Newton step, t, the overlap, the ceiling. It runs over the whole grid;
+nothing is scaled. (A NumPy function called for each point is some fifty times slower still.)
+Times are those of the processor on one thread, so that other work on the machine does not count;
+the first call, which also has to ask the system for memory, is shown apart.
+
+    python benchmarks/heat_map.py
+
+Exit code 0 if the call is at least 100 times faster and agrees to 1e-13.
+"""
+
+import math
+import statistics
+import sys
+import time
+
+import numpy as np
+
+import attnlaw as al
+
+SAMPLE_RATIO, SNR, SIZE, REPEATS = 0.4, 5.0, 2000, 9
+
+
+def scalar_overlap(norm: float, delta: float, gamma: float, snr: float) -> float:
+    s = (delta + gamma + delta * gamma) / 3
+    cosine = min(delta / s * (gamma / s) * math.sqrt(s), 1.0)
+    edge = 2 * math.sqrt(s) * math.cos(math.acos(cosine) / 3)
+    slope = 3 * s / edge / edge
+    edge -= edge * (1 - slope - 2 * (delta / edge) * (gamma / edge) / edge) / (3 - slope)
+    squared = norm * norm
+    t = snr * squared + (snr - 1) * delta
+    if t <= edge:
+        return 0.0
+    x = edge / t
+    k = 2 * (delta / edge) * (gamma / edge) / edge
+    zeta = (1 - x) * (1 + x * (1 + k * x)) / (1 + gamma / edge * x)
+    return zeta * squared / (squared + delta)
+
+
+def loop(norms: np.ndarray, deltas: np.ndarray) -> np.ndarray:
+    grid = np.empty((len(deltas), len(norms)))
+    for i, delta in enumerate(deltas.tolist()):
+        for j, norm in enumerate(norms.tolist()):
+            grid[i, j] = scalar_overlap(norm, delta, SAMPLE_RATIO, SNR)
+    return grid
+
+
+def one_call(norms: np.ndarray, deltas: np.ndarray) -> np.ndarray:
+    return al.squared_overlap(
+        signal_norm=norms, vocab_ratio=deltas[:, None], sample_ratio=SAMPLE_RATIO, snr=SNR
+    )
+
+
+def seconds(function, *arguments):
+    start = time.process_time()
+    result = function(*arguments)
+    return time.process_time() - start, result
+
+
+def main() -> bool:
+    norms, deltas = np.linspace(0.0, 3.0, SIZE), np.linspace(0.001, 2.0, SIZE)
+    first, ours = seconds(one_call, norms, deltas)
+    slow, expected = seconds(loop, norms, deltas)
+    error = float(np.abs(ours - expected).max())
+    del ours
+    fast = statistics.median(seconds(one_call, norms, deltas)[0] for _ in range(REPEATS))
+    print(f"points          {SIZE} x {SIZE}")
+    print(
+        f"one call        {1e3 * fast:8.1f} ms (median of {REPEATS}; the first {1e3 * first:.1f})"
+    )
+    print(f"scalar loop     {1e3 * slow:8.1f} ms")
+    print(f"ratio           {slow / fast:8.0f}")
+    print(f"largest gap     {error:8.1e}")
+    return slow / fast >= 100 and error < 1e-13
+
+
+if __name__ == "__main__":
+    sys.exit(0 if main() else 1)
