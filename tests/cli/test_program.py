@@ -34,7 +34,7 @@ def test_every_command_has_help_with_an_example(run, name):
     assert f"  attnlaw {name}" in out.split("Examples:")[1]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", ["predict", "simulate", "plan", "weights", "law"])
 def test_every_example_runs(run, name):
     """As printed, but for fewer and smaller trials."""
     _, out, _ = run(name, "--help")

@@ -1,0 +1,43 @@
+"""The papers of the project say what the code does."""
+
+import doctest
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import attnlaw as al
+from attnlaw.cli import COMMANDS
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_python_in_the_readme_gives_what_it_shows():
+    failed, attempted = doctest.testfile(
+        str(ROOT / "README.md"), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE
+    )
+    assert attempted > 10
+    assert failed == 0
+
+
+def test_commands_in_the_readme_exist():
+    commands = re.findall(r"(?:^|/bin/)attnlaw (\w+)", (ROOT / "README.md").read_text(), re.M)
+    assert len(commands) >= 5
+    assert set(commands) <= set(COMMANDS)
+
+
+def test_citation_has_the_version_of_the_package():
+    text = (ROOT / "CITATION.cff").read_text()
+    assert f"\nversion: {al.__version__}\n" in text
+
+
+def test_every_public_name_exists_and_is_listed_in_order():
+    assert sorted(al.__all__) == al.__all__
+    assert all(hasattr(al, name) for name in al.__all__)
+
+
+def test_import_stays_light():
+    heavy = ("matplotlib", "numba", "dask", "sklearn", "xarray", "scipy.stats", "pandas", "rich")
+    script = f"import sys, attnlaw; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr
