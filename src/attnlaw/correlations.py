@@ -90,7 +90,7 @@ def spiked_correlation(strength: float, direction: ArrayLike) -> NDArray[np.floa
 
 
 def autoregressive_correlation(length: int, coefficient: float) -> NDArray[np.float64]:
-    """Let the correlation decay with distance: R_ll' = a^|l − l'|.
+    """Let the correlation decay with distance: R_ll' = a to the power of the distance.
 
     Parameters
     ----------
