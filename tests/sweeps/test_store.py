@@ -73,6 +73,28 @@ def test_values_are_at_their_coordinates(reference, cheap):
     np.testing.assert_array_equal(found, predicted.squared_overlap)
 
 
+def test_with_a_ridge_classification_is_swept(tmp_path):
+    sweep = Sweep(**{**CHEAP, "ridge": [0.1, 1.0], "sample_ratio": 0.5, "dimension": 60})
+    data = run_sweep(sweep, tmp_path / "store")
+    assert data.observed_accuracy.dims == ("weights", "ridge", "signal_norm", "trial")
+    assert data.predicted_accuracy.dims == ("weights", "ridge", "signal_norm")
+    point = {"weights": "mean", "ridge": 1.0}
+    work = cell(sweep, 0)
+    model = sweep.model({**sweep.parameters, **point})
+    seen = al.observe_accuracy(model, 60, 4, np.random.default_rng(work.stream), ridge=1.0)
+    found = data.observed_accuracy.sel(point).transpose("trial", "signal_norm")
+    np.testing.assert_array_equal(found, seen.accuracy)
+    gap = data.observed_accuracy.mean("trial") - data.predicted_accuracy
+    assert float(abs(gap).max()) < 0.1
+
+
+def test_what_theory_refuses_is_refused_before_any_work(tmp_path):
+    loose = {"kind": "prefix", "length": 3, "prefix": 2, "within": 0.5}
+    with pytest.raises(ValueError, match="correlation must be"):
+        run_sweep(Sweep(**{**CHEAP, "ridge": 1.0, "correlation": loose}), tmp_path / "store")
+    assert not (tmp_path / "store").exists()
+
+
 def test_nothing_is_left_but_manifest_results_and_lock(reference):
     assert sorted(p.name for p in reference.iterdir()) == ["lock", "manifest.json", "results.nc"]
 

@@ -4,23 +4,21 @@ import hashlib
 import json
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.models import PooledSequences
-from attnlaw.results import Spike
+from attnlaw.results import Accuracy, Spike
 from attnlaw.sweeps.grid import Sweep
 
-__all__ = ["FIELDS", "Cell", "Results", "cell", "cell_shape", "compute", "one_thread"]
+__all__ = ["Cell", "Results", "cell", "cell_shape", "compute", "one_thread"]
 
 Floats = NDArray[np.float64]
 Results = Generator[tuple[int, Floats], None, None]
 """Places of cells and what they observed, as they come."""
-
-FIELDS = tuple(field.name for field in fields(Spike))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,15 +27,16 @@ class Cell:
 
     model: PooledSequences
     dimension: int  # d
+    ridge: float | None  # λ, if classification is observed
     n_trials: int
     stream: np.random.SeedSequence  # its children are the streams of the trials
     label: str  # in words, for messages
 
 
 def cell_shape(sweep: Sweep) -> tuple[int, ...]:
-    """Shape of what a cell observes: fields of the spike, trials, axes that share noise."""
+    """Shape of what a cell observes: fields, trials, and axes that are observed together."""
     shared = (len(sweep.axes[name]) for name in sweep.shared_axes)
-    return (len(FIELDS), sweep.trials_per_cell or 1, *shared)
+    return (len(sweep.result_fields), sweep.trials_per_cell or 1, *shared)
 
 
 def cell(sweep: Sweep, index: int) -> Cell:
@@ -46,7 +45,7 @@ def cell(sweep: Sweep, index: int) -> Cell:
     Notes
     -----
     The stream is that of `seed` with a spawn key made of the cell's own parameters, by SHA-256
-    of their JSON; shared noise leaves the signal norm and the weights out of it. Trial k of a
+    of their JSON; shared noise leaves signal norm, weights and ridge out of it. Trial k of a
     point has the stream's k-th child, as in `observe`, so cells of one point continue each
     other and the division into cells changes nothing.
     """
@@ -65,6 +64,7 @@ def cell(sweep: Sweep, index: int) -> Cell:
     return Cell(
         model=sweep.model(point),
         dimension=point["dimension"],
+        ridge=point.get("ridge"),
         n_trials=sweep.trials_per_cell or 1,
         stream=stream,
         label=f"cell {index} ({label})" if label else f"cell {index}",
@@ -73,16 +73,20 @@ def cell(sweep: Sweep, index: int) -> Cell:
 
 def compute(sweep: Sweep, index: int) -> Floats:
     """Observe a cell: an array of shape `cell_shape`, truth values as 0 and 1."""
-    from attnlaw.simulation import observe
+    from attnlaw.simulation import observe, observe_accuracy
 
     work = cell(sweep, index)
-    rng = np.random.default_rng(work.stream)
+    size = (work.dimension, work.n_trials, np.random.default_rng(work.stream))
+    seen: Spike | Accuracy
     try:
-        seen = observe(work.model, work.dimension, work.n_trials, rng, method=sweep.method)
+        if work.ridge is None:
+            seen = observe(work.model, *size, method=sweep.method)
+        else:
+            seen = observe_accuracy(work.model, *size, ridge=work.ridge)
     except Exception as error:
         error.add_note(f"This happened in {work.label} of the sweep.")
         raise
-    values = [np.asarray(getattr(seen, name), dtype=np.float64) for name in FIELDS]
+    values = [np.asarray(getattr(seen, name), dtype=np.float64) for name in sweep.result_fields]
     return np.stack(values).reshape(cell_shape(sweep))
 
 
@@ -96,6 +100,7 @@ def _identity(sweep: Sweep, point: dict[str, Any]) -> dict[str, Any]:
         label = point["weights"]
         identity["weights"] = label if isinstance(sweep.weights, str) else given["weights"][label]
         identity["signal_norm"] = point["signal_norm"]
+        identity["ridge"] = point.get("ridge")
     return identity
 
 

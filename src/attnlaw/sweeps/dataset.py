@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw._validation import RegimeWarning
-from attnlaw.sweeps.cells import FIELDS
 from attnlaw.sweeps.grid import Sweep
 
 if TYPE_CHECKING:
     from xarray import Dataset
 
-__all__ = ["labelled", "load", "save", "values_digest"]
+__all__ = ["labelled", "load", "predicted", "save", "values_digest"]
 
 Floats = NDArray[np.float64]
+NUMBERS = ("ridge", "vocab_ratio", "sample_ratio", "signal_norm")  # theory broadcasts over these
 
 MEANING = {
     "top_eigenvalue": "eigenvalue λ of the sample covariance along the signal",
@@ -30,6 +30,10 @@ MEANING = {
     "sample_overlap": "squared overlap of sample and population eigenvectors",
     "mean_eigenvalue": "eigenvalue of the sample covariance along the mean of the table",
     "is_detectable": "whether the signal leaves the bulk",
+    "accuracy": "share of test labels whose sign is right",
+    "mean_squared_error": "test error of the score",
+    "signal_gain": "gain A of the score: it is A (w·s) plus noise",
+    "noise_variance": "variance v of that noise",
 }
 
 
@@ -51,7 +55,7 @@ def labelled(
     -------
     xarray.Dataset
         ``observed_…`` with the axes of the sweep and ``trial``, ``predicted_…`` with those axes
-        on which the theory depends, for each field of `Spike`.
+        on which the theory depends, for each field of `Spike` (or `Accuracy`).
     """
     import xarray as xr
 
@@ -59,16 +63,16 @@ def labelled(
     dims = [*(name for name in cell_axes if name != "first_trial"), "trial", *sweep.shared_axes]
     sizes = {**{name: len(v) for name, v in sweep.axes.items()}, "trial": sweep.n_trials}
     # cells × (field, trial, shared axes): bring the field to the front, join pieces of trials
-    columns = np.moveaxis(values, 1, 0).reshape(len(FIELDS), *(sizes[name] for name in dims))
+    columns = np.moveaxis(values, 1, 0).reshape(-1, *(sizes[name] for name in dims))
     order = [*sweep.axes, "trial"]
     complete = bool(done.all())
     variables: dict[str, Any] = {}
-    for name, column in zip(FIELDS, columns, strict=True):
+    for name, column in zip(sweep.result_fields, columns, strict=True):
         observed = xr.DataArray(column, dims=dims).transpose(*order)
         if name == "is_detectable" and complete:
             observed = observed.astype(bool)
         variables[f"observed_{name}"] = observed.assign_attrs(long_name=MEANING[name])
-    for name, prediction in _predicted(sweep).items():
+    for name, prediction in predicted(sweep).items():
         variables[f"predicted_{name}"] = prediction.assign_attrs(long_name=MEANING[name])
     coordinates = {**sweep.parameters, **{name: list(v) for name, v in sweep.axes.items()}}
     coordinates["trial"] = np.arange(sweep.n_trials)
@@ -106,25 +110,27 @@ def values_digest(data: "Dataset") -> str:
     return digest.hexdigest()
 
 
-def _predicted(sweep: Sweep) -> dict[str, Any]:
-    """Predict every point; one call covers the whole grid of ratios and signal norms."""
+def predicted(sweep: Sweep) -> dict[str, Any]:
+    """Predict every point; one call covers the whole grid of ratios, signal norms and ridges."""
     import xarray as xr
 
-    from attnlaw.theory import predict
+    from attnlaw.theory import predict, predict_accuracy
 
     axes = {name: v for name, v in sweep.axes.items() if name != "dimension"}
-    inner = [name for name in axes if name in ("vocab_ratio", "sample_ratio", "signal_norm")]
+    inner = [name for name in axes if name in NUMBERS]
     outer = [name for name in axes if name not in inner]
     grids = np.meshgrid(*(axes[name] for name in inner), indexing="ij", sparse=True)
     numbers = dict(zip(inner, grids, strict=True))
     shape = tuple(len(axes[name]) for name in inner)
-    columns: dict[str, list[Any]] = {name: [] for name in FIELDS}
+    columns: dict[str, list[Any]] = {name: [] for name in sweep.result_fields}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RegimeWarning)  # the observation stands beside it
         for point in sweep.points(*outer):
-            spike = predict(sweep.model({**sweep.parameters, **point, **numbers}))
-            for name in FIELDS:
-                columns[name].append(np.broadcast_to(getattr(spike, name), shape))
+            here = {**sweep.parameters, **point, **numbers}
+            model = sweep.model(here)
+            result = predict_accuracy(model, here["ridge"]) if "ridge" in here else predict(model)
+            for name, column in columns.items():
+                column.append(np.broadcast_to(getattr(result, name), shape))
     sizes = tuple(map(len, axes.values()))
     return {
         name: xr.DataArray(np.reshape(column, sizes), dims=list(axes))

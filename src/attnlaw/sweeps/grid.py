@@ -13,6 +13,7 @@ import numpy as np
 
 from attnlaw._validation import complain, count
 from attnlaw.models import PooledSequences
+from attnlaw.results import Accuracy, Spike
 from attnlaw.sweeps.parameters import (
     ARRAYS,
     CORRELATIONS,
@@ -52,6 +53,9 @@ class Sweep:
         As in `PooledSequences`.
     centred : bool or list of bool
         As in `PooledSequences`.
+    ridge : float or list of float, optional
+        Penalty λ. When it is given the sweep fits and tests ridge classification, and its
+        results are those of `observe_accuracy`; otherwise they are those of `observe`.
     n_trials : int
         Independent trials at each point of the grid.
     seed : int
@@ -61,8 +65,9 @@ class Sweep:
     method : str
         How cells are computed, as in `observe`.
     share_noise : bool
-        Observe all signal norms on the same noise, which is faster by about their number and
-        makes differences between them sharp; their errors are then correlated.
+        Let points that differ only in signal norm, weights or ridge see the same sequences,
+        which makes differences between them sharp; their errors are then correlated. The signal
+        norms are observed together, which takes hardly longer than one of them.
     trials_per_cell : int, optional
         Trials that are computed, and stored, in one piece: a divisor of `n_trials`. The default
         keeps trials × dimension up to 2,000.
@@ -71,7 +76,7 @@ class Sweep:
     --------
     >>> sweep = Sweep(
     ...     dimension=400, vocab_ratio=0.5, sample_ratio=[0.2, 0.4],
-    ...     signal_norm=[0.5, 1.0, 1.5], weights=["mean", "causal"], n_trials=10,
+    ...     signal_norm=[0.5, 1.0, 1.5], weights=["mean", "causal"], n_trials=5,
     ...     correlation={"kind": "prefix", "length": 20, "prefix": [2, 5]})
     >>> {name: len(values) for name, values in sweep.axes.items()}
     {'prefix': 2, 'weights': 2, 'sample_ratio': 2, 'signal_norm': 3}
@@ -87,6 +92,7 @@ class Sweep:
     weights: Any  # w
     sampling: Any = "token"
     centred: Any = True
+    ridge: Any = None  # λ
     n_trials: int = 1
     seed: int = 0
     method: str = "auto"
@@ -104,6 +110,7 @@ class Sweep:
             "weights": weight_vectors(self.weights),
             "sampling": axis("sampling", self.sampling, option("token", "gaussian")),
             "centred": axis("centred", self.centred, truth),
+            "ridge": None if self.ridge is None else axis("ridge", self.ridge, number(above=0)),
             "n_trials": n,
             "seed": count("seed", self.seed, at_least=0),
             "share_noise": truth("share_noise", self.share_noise),
@@ -127,11 +134,13 @@ class Sweep:
     def parameters(self) -> dict[str, Any]:
         """All that may vary, in the order of the dataset's axes: a value, or a tuple of them."""
         correlation = {k: v for k, v in self.correlation.items() if k not in ("kind", *ARRAYS)}
+        ridge = {} if self.ridge is None else {"ridge": self.ridge}
         return {
             "sampling": self.sampling,
             "centred": self.centred,
             **correlation,
             "weights": self.weights if isinstance(self.weights, str) else tuple(self.weights),
+            **ridge,
             "vocab_ratio": self.vocab_ratio,
             "sample_ratio": self.sample_ratio,
             "dimension": self.dimension,
@@ -142,6 +151,11 @@ class Sweep:
     def axes(self) -> dict[str, tuple[Any, ...]]:
         """The parameters that vary, and their values."""
         return {name: v for name, v in self.parameters.items() if isinstance(v, tuple)}
+
+    @property
+    def result_fields(self) -> tuple[str, ...]:
+        """Fields of what is observed at each point: those of `Spike`, or of `Accuracy`."""
+        return tuple(field.name for field in fields(Spike if self.ridge is None else Accuracy))
 
     @property
     def shared_axes(self) -> tuple[str, ...]:

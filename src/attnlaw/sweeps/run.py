@@ -79,6 +79,7 @@ def run_sweep(
     if scheduler is not None and n_jobs != 1:
         raise complain("n_jobs", "left out when a scheduler is given", n_jobs)
     _require_extras()
+    dataset.predicted(sweep)  # what theory refuses should be refused now, not at the end
     store = Path(path)
     with writing(store, sweep):
         if not (store / RESULTS).exists():
@@ -100,9 +101,10 @@ def open_sweep(path: str | Path) -> "Dataset":
     Returns
     -------
     xarray.Dataset
-        For each field of `Spike` a variable ``observed_…`` with the axes of the sweep and
-        ``trial``, and a variable ``predicted_…`` with the axes on which the theory depends.
-        Cells that are not done yet are NaN; the attribute ``n_cells_missing`` counts them.
+        For each field of `Spike` (of `Accuracy` if there is a ridge) a variable ``observed_…``
+        with the axes of the sweep and ``trial``, and a variable ``predicted_…`` with the axes
+        on which the theory depends. Cells that are not done yet are NaN; the attribute
+        ``n_cells_missing`` counts them.
     """
     _require_extras()
     store = Path(path)
