@@ -72,8 +72,9 @@ def labelled(
         if name == "is_detectable" and complete:
             observed = observed.astype(bool)
         variables[f"observed_{name}"] = observed.assign_attrs(long_name=MEANING[name])
-    for name, prediction in predicted(sweep).items():
-        variables[f"predicted_{name}"] = prediction.assign_attrs(long_name=MEANING[name])
+    without_size = [name for name in sweep.axes if name != "dimension"]
+    for name, column in predicted(sweep).items():
+        variables[f"predicted_{name}"] = (without_size, column, {"long_name": MEANING[name]})
     coordinates = {**sweep.parameters, **{name: list(v) for name, v in sweep.axes.items()}}
     coordinates["trial"] = np.arange(sweep.n_trials)
     data = xr.Dataset(variables, coords=coordinates)
@@ -110,10 +111,14 @@ def values_digest(data: "Dataset") -> str:
     return digest.hexdigest()
 
 
-def predicted(sweep: Sweep) -> dict[str, Any]:
-    """Predict every point; one call covers the whole grid of ratios, signal norms and ridges."""
-    import xarray as xr
+def predicted(sweep: Sweep) -> dict[str, NDArray[Any]]:
+    """Predict every point; one call covers the whole grid of ratios, signal norms and ridges.
 
+    Returns
+    -------
+    dict of arrays
+        For each field of the result, over the axes of the sweep without the dimension.
+    """
     from attnlaw.theory import predict, predict_accuracy
 
     axes = {name: v for name, v in sweep.axes.items() if name != "dimension"}
@@ -132,7 +137,4 @@ def predicted(sweep: Sweep) -> dict[str, Any]:
             for name, column in columns.items():
                 column.append(np.broadcast_to(getattr(result, name), shape))
     sizes = tuple(map(len, axes.values()))
-    return {
-        name: xr.DataArray(np.reshape(column, sizes), dims=list(axes))
-        for name, column in columns.items()
-    }
+    return {name: np.reshape(column, sizes) for name, column in columns.items()}
