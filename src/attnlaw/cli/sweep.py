@@ -1,0 +1,163 @@
+"""`attnlaw sweep`: a grid of models, observed beside its predictions."""
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from attnlaw.cli.options import json_option
+from attnlaw.cli.output import print_json
+
+if TYPE_CHECKING:
+    from xarray import Dataset
+
+__all__ = ["command"]
+
+EPILOG = """\b
+Examples:
+  attnlaw sweep examples/phase_transition.toml --out phase
+  attnlaw sweep examples/phase_transition.toml --out phase --jobs 4 --json
+  attnlaw sweep examples/phase_transition.toml --out phase --scheduler tcp://10.0.0.1:8786
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("grid", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    required=True,
+    help="Directory of the store: a new one, or one to go on with.",
+)
+@click.option(
+    "--jobs", type=click.IntRange(min=1), help="Local processes.  [default: one for each core]"
+)
+@click.option("--scheduler", metavar="ADDRESS", help="Compute on this Dask cluster instead.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    grid: Path,
+    out: Path,
+    jobs: int | None,
+    scheduler: str | None,
+    as_json: bool,
+) -> None:
+    """Observe every model of the grid that the TOML file GRID describes.
+
+    The results are a labelled dataset, DIRECTORY/results.nc, with observations and predictions
+    side by side. Killed at any moment, the same command goes on where it stopped, and ends with
+    the same results as if nothing had happened.
+    """
+    from attnlaw.sweeps import load_sweep, run_sweep
+
+    if scheduler is not None and jobs is not None:
+        raise click.UsageError("--jobs and --scheduler exclude each other.")
+    sweep = load_sweep(grid)
+    n_jobs = 1 if scheduler else min(jobs or _n_cores(), sweep.n_cells)
+    bar = _Bar(sweep.n_cells)
+    try:
+        with bar:
+            data = run_sweep(sweep, out, n_jobs=n_jobs, scheduler=scheduler, progress=bar.show)
+    except KeyboardInterrupt:
+        click.echo(
+            f"attnlaw: stopped with {bar.n_done:,} of {sweep.n_cells:,} cells done; the same "
+            "command goes on from there",
+            err=True,
+        )
+        ctx.exit(130)
+    except (ValueError, RuntimeError) as error:
+        raise click.ClickException(
+            " ".join([str(error), *getattr(error, "__notes__", [])])
+        ) from None
+    summary = _summary(data, out)
+    if as_json:
+        print_json(summary)
+    else:
+        for name, text in _facts(summary):
+            click.echo(f"{name:<16}{text}")
+
+
+class _Bar:
+    """A bar on stderr with the time left, while people watch."""
+
+    def __init__(self, n_cells: int) -> None:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        console = Console(stderr=True)
+        self.n_done = 0
+        self._progress = Progress(
+            TextColumn("cells"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("· left"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+            speed_estimate_period=600,  # cells differ in size
+        )
+        self._task = self._progress.add_task("cells", total=n_cells)
+
+    def show(self, n_done: int, n_cells: int) -> None:
+        self.n_done = n_done
+        self._progress.update(self._task, completed=n_done)
+
+    def __enter__(self) -> None:
+        self._progress.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+
+def _summary(data: "Dataset", out: Path) -> dict[str, Any]:
+    field = "accuracy" if "observed_accuracy" in data else "squared_overlap"
+    observed = data[f"observed_{field}"]
+    gap = observed.mean("trial") - data[f"predicted_{field}"]
+    return {
+        "store": str(out),
+        "results": str(out / "results.nc"),
+        "axes": {str(name): size for name, size in observed.sizes.items()},
+        "n_cells": data.attrs["n_cells"],
+        "n_observations": observed.size,
+        "field": field,
+        "root_mean_square_gap": float((gap**2).mean() ** 0.5),
+        "values_sha256": data.attrs["values_sha256"],
+    }
+
+
+def _facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    axes = ", ".join(f"{size} {name}" for name, size in summary["axes"].items())
+    return [
+        ("results", summary["results"]),
+        ("axes", axes),
+        ("observations", f"{summary['n_observations']:,} in {summary['n_cells']:,} cells"),
+        (
+            summary["field"].replace("_", " "),
+            f"observed − predicted: {summary['root_mean_square_gap']:.2g} (root mean square)",
+        ),
+        ("open with", f"attnlaw.sweeps.open_sweep({summary['store']!r})"),
+    ]
+
+
+def _n_cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not every system has it
+        return os.cpu_count() or 1
