@@ -70,23 +70,23 @@ def population_spectrum(
         masses /= masses.sum()
     weights = np.append(masses, max(0.0, 1 - masses.sum()))  # of τ and of constant columns
 
-    def misfit(tau: Floats) -> tuple[Floats, float]:
-        law = SeparableLaw(np.append(tau, 0.0), column_weights=weights, ratio=delta, rows=rows)
-        F = law.cdf(x)
-        return F, float(np.abs(F - p).max())
-
-    tau, speed = x * (scale / (masses @ x)), 1.0
-    F, worst = misfit(tau)
+    tau, speed, widest = x * (scale / (masses @ x)), 1.0, 2 * np.sqrt(delta)
+    law = SeparableLaw(np.append(tau, 0.0), column_weights=weights, ratio=delta, rows=rows)
+    F = law.cdf(x)
+    worst = float(np.abs(F - p).max())
     for _ in range(n_iterations):
         if worst < 1.5 / d or speed < 0.1:
             break
         quantiles = np.exp(np.interp(p, np.maximum.accumulate(F), np.log(x)))
-        trial = np.sort(tau * (x / quantiles) ** speed)
+        step = np.clip(np.log(x / quantiles), -widest, widest)  # quantiles jump across gaps
+        trial = np.sort(tau * np.exp(speed * step))
         trial *= scale / (masses @ trial)
-        F_trial, worst_trial = misfit(trial)
+        law_trial = law.with_columns(np.append(trial, 0.0))
+        F_trial = law_trial.cdf(x)
+        worst_trial = float(np.abs(F_trial - p).max())
         if worst_trial < worst:
-            tau, F, worst = trial, F_trial, worst_trial
-        else:  # a gap in the spectrum makes quantiles jump: go more slowly
+            tau, law, F, worst = trial, law_trial, F_trial, worst_trial
+        else:
             speed /= 2
     if delta >= 1:
         levels = np.cumsum(masses) - masses / 2

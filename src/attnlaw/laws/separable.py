@@ -70,7 +70,23 @@ class SeparableLaw:
             raise complain("columns", "at least 0 and not all 0", float(self.columns.min()))
         if self.rows.min() <= 0:
             raise complain("rows", "above 0", float(self.rows.min()))
-        self._trace: tuple[Floats, Complexes] | None = None  # last answer, a start for the next
+        self._trace: tuple[Floats, Complexes] | None = None  # the last answer, kept
+        self._start: tuple[Floats, Complexes] | None = None  # that of a law close by
+
+    def with_columns(self, columns: ArrayLike) -> "SeparableLaw":
+        """Return the law with other columns, started from this one's answer.
+
+        Asked for the same points as this one was, it needs only a few steps.
+        """
+        law = SeparableLaw(
+            columns,
+            ratio=self.ratio,
+            rows=self.rows,
+            column_weights=self.column_weights,
+            row_weights=self.row_weights,
+        )
+        law._start = self._trace
+        return law
 
     @property
     def mean(self) -> float:
@@ -156,16 +172,25 @@ class SeparableLaw:
         flat, scale = points.ravel(), self.mean
         if self._trace is not None and np.array_equal(self._trace[0], flat):
             return points, flat + 1j * scale * _DESCENT[-1], self._trace[1]
-        e: Complexes = -scale / (flat + 1j * scale * _DESCENT[0])
+        z = flat + 1j * scale * _DESCENT[-1]
+        if self._start is not None and np.array_equal(self._start[0], flat):
+            e, done = self._newton(self._start[1], z, 1e-10, 15)
+            if done:  # only one solution lies above the real axis, so this is it
+                self._trace = flat, e
+                return points, z, e
+        e = -scale / (flat + 1j * scale * _DESCENT[0])
         for height in _DESCENT:
             z = flat + 1j * scale * height
-            e = self._newton(e, z, 1e-12 if height == _DESCENT[-1] else 1e-3)
+            last = height == _DESCENT[-1]
+            e, _ = self._newton(e, z, 1e-11 if last else 1e-3, 60)
         self._trace = flat, e
         return points, z, e
 
-    def _newton(self, e: Complexes, z: Complexes, tolerance: float) -> Complexes:
+    def _newton(
+        self, e: Complexes, z: Complexes, tolerance: float, n_steps: int
+    ) -> tuple[Complexes, bool]:
         """Solve e = T(φ(e)); steps that leave the upper half plane become averaged ones."""
-        for _ in range(60):
+        for _ in range(n_steps):
             phi, dphi = self._row_mean(e)
             value, slope = self._column_mean(phi, z)
             step = e + (value - e) / (1 - slope * dphi)
@@ -173,8 +198,8 @@ class SeparableLaw:
             error = np.abs(step - e) / np.abs(step)
             e = step
             if error.max(initial=0.0) < tolerance:
-                break
-        return e
+                return e, True
+        return e, False
 
 
 def _atoms(name: str, atoms: ArrayLike, weights: ArrayLike | None) -> tuple[Floats, Floats]:
