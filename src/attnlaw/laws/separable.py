@@ -136,6 +136,11 @@ class SeparableLaw:
         here, further = self._position(u), self._position(u * (1 + 1e-6))
         return here if further > here else float(self.right_edge)
 
+    def population(self, x: ArrayLike) -> Floats:
+        """Variances u = z/φ behind outliers seen at x above the right edge: `outlier` inverted."""
+        points, z, e = self._solve(x)
+        return np.asarray((z / self._row_mean(e)[0]).real.reshape(points.shape))
+
     def _position(self, u: float) -> float:
         """z(u) on the real axis right of max t: δ u s y(u) with y_D(s) = δ y(u), s > max r."""
         from scipy.optimize import brentq
