@@ -2,19 +2,41 @@
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
+from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
-__all__ = ["describe_model", "print_json", "print_table", "shown"]
+__all__ = ["describe_model", "print_json", "print_table", "save_json", "shown", "working"]
 
 
 def print_json(document: Any) -> None:
     """Print one JSON document; numbers that are not finite become null."""
     click.echo(json.dumps(_jsonable(document), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def save_json(path: Path, document: Any) -> None:
+    """Write the same document to a file."""
+    text = json.dumps(_jsonable(document), indent=2, ensure_ascii=False, allow_nan=False)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show on the terminal, not in the output, that something goes on, and for how long."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    quiet = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=quiet) as progress:
+        progress.add_task(what, total=None)
+        yield
 
 
 def _jsonable(value: Any) -> Any:

@@ -7,5 +7,22 @@ from attnlaw.diagnostics.files import (
     read_table,
     read_tokenizer,
 )
+from attnlaw.diagnostics.noise import population_spectrum
+from attnlaw.diagnostics.outliers import find_outliers
+from attnlaw.diagnostics.subsets import SubsetCheck, check_subsets
+from attnlaw.diagnostics.tables import TableOutlier, TableReport, inspect_table
 
-__all__ = ["EmbeddingTable", "list_arrays", "read_array", "read_table", "read_tokenizer"]
+__all__ = [
+    "EmbeddingTable",
+    "SubsetCheck",
+    "TableOutlier",
+    "TableReport",
+    "check_subsets",
+    "find_outliers",
+    "inspect_table",
+    "list_arrays",
+    "population_spectrum",
+    "read_array",
+    "read_table",
+    "read_tokenizer",
+]

@@ -39,7 +39,7 @@ def token_loading(
         highest_tokens=words(order[::-1][:n_tokens]),
         lowest_tokens=words(order[:n_tokens]),
         n_effective_tokens=float(np.sum(s**2) ** 2 / np.sum(s**4)),
-        order_correlation=rank_correlation(s, np.arange(len(s))),
+        order_correlation=rank_correlation(s, np.arange(len(s), dtype=np.float64)),
         length_correlation=rank_correlation(s, squared_lengths),
     )
 
@@ -52,5 +52,5 @@ def rank_correlation(x: Reals, y: Reals) -> float:
     >>> rank_correlation(np.array([1.0, 2.0, 4.0]), np.array([1.0, 8.0, 9.0]))
     1.0
     """
-    ranks = [np.argsort(np.argsort(v, kind="stable")) for v in (x, y)]
-    return round(float(np.corrcoef(*ranks)[0, 1]), 12)
+    a, b = (np.argsort(np.argsort(v, kind="stable")).astype(np.float64) for v in (x, y))
+    return round(float(np.corrcoef(a, b)[0, 1]), 12)

@@ -103,8 +103,9 @@ def inspect_table(
     >>> len(report.outliers), report.check.passes
     (1, True)
     """
-    named = table if isinstance(table, EmbeddingTable) else None
-    E = _checked(named.vectors if named is not None else table)
+    if not isinstance(table, EmbeddingTable):
+        table = EmbeddingTable(vectors=table, tokens=None, source="an array", name="")
+    E = _checked(table.vectors)
     V, d = E.shape
     generator, n_words = random_generator(rng), count("n_tokens", n_tokens)
     whole = pooled_covariance(E, dtype=np.float32)
@@ -124,20 +125,19 @@ def inspect_table(
     squares = np.einsum("ij,ij->i", centred, centred)
     projections = centred @ vectors[:, :k].astype(np.float32)
     behind = law.population(values[:k]) if k else values[:0]
-    words = named.tokens if named is not None else None
     outliers = tuple(
         TableOutlier(
             eigenvalue=float(values[j]),
             p_value=float(found.p_values[j]),
             share_of_variance=float(values[j] / values.sum()),
             population_eigenvalue=float(behind[j]),
-            **token_loading(projections[:, j], squares, words, n_words)._asdict(),
+            **token_loading(projections[:, j], squares, table.tokens, n_words)._asdict(),
         )
         for j in range(k)
     )
     check = check_subsets(E, whole, rng=generator) if max(2 * d, 40) <= V else None
     return TableReport(
-        source=named.source if named is not None else "an array",
+        source=table.source,
         n_vocab=V,
         dimension=d,
         vocab_ratio=d / V,
@@ -170,9 +170,7 @@ def _artefacts(
     """Name what is known to make outliers or to bend the bulk without being signal."""
     V, d = E.shape
     notes = []
-    probe = np.random.default_rng(0).standard_normal(d).astype(np.float32)
-    mixtures = np.asarray(E, dtype=np.float32) @ probe
-    n_copies = V - len(np.unique(mixtures))
+    n_copies = V - len({hash(row.tobytes()) for row in E})
     if n_copies > 0.001 * V:
         notes.append(f"{n_copies} rows are copies of other rows.")
     n_flat = int(np.sum(values < 1e-7 * values[0]))

@@ -158,7 +158,8 @@ def _gguf_package() -> Any:
     try:
         import gguf
     except ImportError:
-        raise ImportError(
-            "Quantised .gguf files need the gguf package: pip install 'attnlaw[data]'."
+        raise ModuleNotFoundError(
+            "Quantised .gguf files need the gguf package: pip install 'attnlaw[data]'.",
+            name="gguf",
         ) from None
     return gguf

@@ -71,8 +71,9 @@ def read_tokenizer(path: str | Path) -> "Tokenizer":
     try:
         from tokenizers import Tokenizer
     except ImportError:
-        raise ImportError(
-            "Tokenizing needs the tokenizers package: pip install 'attnlaw[data]'."
+        raise ModuleNotFoundError(
+            "Tokenizing needs the tokenizers package: pip install 'attnlaw[data]'.",
+            name="tokenizers",
         ) from None
     path = Path(path)
     if path.is_dir():
