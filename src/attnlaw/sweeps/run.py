@@ -159,7 +159,7 @@ def _from_journal(store: Path) -> "Dataset":
 
 def _require_extras() -> None:
     """Say what to install, before any work is done that could then not be saved."""
-    for name in ("xarray", "netCDF4", "threadpoolctl"):
+    for name in ("xarray", "netCDF4"):
         if find_spec(name) is None:
             raise ModuleNotFoundError(
                 f"Sweeps need {name}, which is not installed: pip install 'attnlaw[sweeps]'.",
