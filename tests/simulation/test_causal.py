@@ -33,6 +33,19 @@ def test_repeated_tokens_attend_to_each_other():
     assert np.abs(alike - al.causal_weights(6)).max() > 0.05
 
 
+def test_signal_draws_attention_to_its_own_class():
+    """At ‖μ‖² = d the scores are ±τ, and the limit weights hold no more."""
+    d = 2000
+    loud = replace(MODEL, vocab_ratio=0.0, signal_norm=d**0.5, correlation=np.eye(6))
+    silent = replace(loud, signal_norm=0.0)
+    errors = [
+        np.abs(al.observe_causal_weights(model, d, 20, rng=0) - al.causal_weights(6)).max()
+        for model in (loud, silent)
+    ]
+    assert errors[0] > 0.1
+    assert errors[1] < 0.03
+
+
 def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="signal_norm must be a single number"):
         al.observe_causal_weights(replace(MODEL, signal_norm=np.ones(2)), 10)

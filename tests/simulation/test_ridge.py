@@ -5,7 +5,9 @@ import pytest
 
 import attnlaw as al
 from attnlaw.simulation.ridge import ridge_coefficients
-from attnlaw.simulation.sequences import sample_pooled, token_classes
+from attnlaw.simulation.sequences import pool, sample_pooled, sample_tokens, token_classes
+from attnlaw.simulation.signs import sample_signs
+from attnlaw.simulation.spectrum import population_covariance
 
 MODEL = al.PooledSequences(
     vocab_ratio=0.5,
@@ -44,6 +46,42 @@ def test_error_is_made_of_gain_and_noise():
     np.testing.assert_allclose(
         seen.mean_squared_error, (1 - seen.signal_gain) ** 2 + seen.noise_variance, rtol=1e-10
     )
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_measures_are_those_of_pooling_the_test_sequences(centred):
+    """The same draws again, with the test set pooled and centred in full."""
+    model = replace(MODEL, centred=centred)
+    seen = al.observe_accuracy(model, 20, 1, rng=0, ridge=0.1, n_test=400)
+    (rng,) = np.random.default_rng(0).spawn(1)
+    train = sample_pooled(model, 20, rng)
+    signs = sample_signs(model.correlation, 400, rng)
+    tokens = sample_tokens(signs, len(train.table), rng)
+    table = train.table + 1.5 * np.outer(token_classes(len(train.table)), np.eye(20)[0])
+    X, X_test = train.pooled(1.5), pool(table, tokens, model.weights)
+    centre = X.mean(axis=0) if centred else 0
+    score = (X_test - centre) @ ridge_coefficients(X - centre, train.signs[:, 0] * 1.0, 0.1)
+    y, t = signs[:, 0], signs @ model.weights
+    slope = np.linalg.lstsq(t[:, None], score)[0][0]
+    np.testing.assert_allclose(seen.accuracy, [np.mean(score * y > 0)])
+    np.testing.assert_allclose(seen.mean_squared_error, [np.mean((score - y) ** 2)])
+    np.testing.assert_allclose(seen.signal_gain, [slope])
+    np.testing.assert_allclose(seen.noise_variance, [np.mean((score - slope * t) ** 2)])
+
+
+@pytest.mark.parametrize("vocab_ratio", [0.0, 0.5])
+def test_gaussian_scores_have_the_variance_of_the_pooled_noise(vocab_ratio):
+    from attnlaw.simulation.ridge import _sample_test
+
+    model = replace(MODEL, sampling="gaussian", vocab_ratio=vocab_ratio)
+    train = sample_pooled(model, 20, rng=0)
+    b = np.random.default_rng(1).standard_normal(20)
+    test = _sample_test(model, train, 100_000, np.random.default_rng(2))
+    score = test.scores(model, train, 1.5, b)
+    variance = b @ population_covariance(model, train.table, 1.5) @ b
+    error = np.std(score**2) / np.sqrt(len(score))
+    assert abs(np.mean(score**2) - variance) < 5 * error
+    assert abs(np.mean(score**2) - variance - model.noise_gain * b @ b) > 5 * error
 
 
 def test_tokens_of_the_test_set_come_from_the_training_table():
