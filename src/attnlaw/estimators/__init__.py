@@ -6,15 +6,33 @@ imported when they are asked for.
 
 from typing import TYPE_CHECKING, Any
 
+from attnlaw.estimators.artefacts import Artefact
+from attnlaw.estimators.components import ComponentAnalysis, signal_components
+from attnlaw.estimators.outliers import OutlierTest, outlier_test
 from attnlaw.estimators.pooling import pool_sequences
 from attnlaw.estimators.pooling_weights import PoolingWeights, learn_pooling_weights
 
 if TYPE_CHECKING:
     from attnlaw.estimators.attention_pooling import AttentionPooling
+    from attnlaw.estimators.principal_components import SignalComponents
 
-__all__ = ["AttentionPooling", "PoolingWeights", "learn_pooling_weights", "pool_sequences"]
+__all__ = [
+    "Artefact",
+    "AttentionPooling",
+    "ComponentAnalysis",
+    "OutlierTest",
+    "PoolingWeights",
+    "SignalComponents",
+    "learn_pooling_weights",
+    "outlier_test",
+    "pool_sequences",
+    "signal_components",
+]
 
-SKLEARN_OBJECTS = {"AttentionPooling": "attention_pooling"}
+SKLEARN_OBJECTS = {
+    "AttentionPooling": "attention_pooling",
+    "SignalComponents": "principal_components",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,289 @@
+r"""Which eigenvalues of a sample covariance are more than noise (theory.md §2.3, §7)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnlaw._validation import choice, complain, count, real, real_array
+from attnlaw.estimators.edge_spacing import SPACINGS, spacing_edge, spacing_p_value
+from attnlaw.estimators.edge_test import EdgeTest, Sizes
+from attnlaw.laws import Law, MarchenkoPastur
+
+__all__ = ["NOISES", "OutlierTest", "outlier_test"]
+
+Floats = NDArray[np.float64]
+
+NOISES = ("auto", "tokens", "independent", "spectrum", "general")
+SHOWN_BEYOND = 4  # p-values reported after the first that is not significant
+MISFIT = 6.0  # of KS distance times dimension that the right law was not seen to pass (2 to 4.5)
+TOLERATED_MISFIT = 0.005  # of KS distance at any dimension
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutlierTest:
+    """Eigenvalues of a sample covariance, and which of them noise cannot explain.
+
+    Arrays about outliers have one entry for each of the `n_signals` significant ones.
+    """
+
+    eigenvalues: Floats  # λ, all of them, falling
+    n_signals: int  # leading eigenvalues that are significant
+    p_values: Floats  # of the leading eigenvalues, until a few beyond the last significant one
+    bulk_edge: float  # λ₊: of the noise, in the units of the eigenvalues
+    noise_level: float  # mean eigenvalue of the noise: κσ²
+    noise: str  # null that was used: "tokens", "independent", "spectrum" or "general"
+    vocab_ratio: float  # δ = d/V: as given, or as the bulk shows it; 0 for independent rows
+    sample_ratio: float  # γ = d/N
+    misfit: float  # KS distance of the bulk from the null law; NaN where there is no such law
+    population_eigenvalues: Floats  # ℓ: where each outlier lies in the population
+    shrunken_eigenvalues: Floats  # what the sample eigenvector really holds of the population
+    squared_overlaps: (
+        Floats  # predicted, of the sample eigenvector with the direction of the spike
+    )
+    spike_ratios: Floats  # ρ: strength of the spike over the noise level
+
+
+def outlier_test(
+    eigenvalues: ArrayLike,
+    *,
+    n_samples: int,
+    noise: str = "auto",
+    n_tokens: int | None = None,
+    token_frequencies: ArrayLike | None = None,
+    noise_spectrum: ArrayLike | None = None,
+    centred: bool = True,
+    level: float = 0.05,
+    max_signals: int | None = None,
+) -> OutlierTest:
+    r"""Test the leading eigenvalues of a sample covariance against the noise they come from.
+
+    Parameters
+    ----------
+    eigenvalues : array of shape (d,)
+        All eigenvalues of S = (1/N) Σ x xᵀ, zeros included, in any order.
+    n_samples : int
+        N.
+    noise : "auto", "tokens", "independent", "spectrum" or "general"
+        What noise alone would look like:
+
+        - "tokens": pooled tokens from a table, MP_δ ⊠ MP_γ;
+        - "independent": independent rows of white noise, MP_γ;
+        - "spectrum": rows whose covariance has the spectrum `noise_spectrum`, H ⊠ MP_γ;
+        - "general": any spectrum; each eigenvalue is judged by the spacings of those below it;
+        - "auto": what the other arguments say; otherwise the first of "independent", "tokens" and
+          "general" that the bulk agrees with.
+    n_tokens : int, optional
+        Number V of tokens in the table. Left out, it is read off the second moment of the bulk,
+        m₂/m₁² = 1 + δ + γ, which at δ=.5, γ=.4 finds V to within ±9 tokens.
+    token_frequencies : array of shape (V,), optional
+        How often each token occurs, in any units, if they are not alike.
+    noise_spectrum : array, optional
+        Eigenvalues of the noise covariance, up to a factor.
+    centred : bool
+        Whether means were subtracted, which takes one degree of freedom from N and V.
+    level : float
+        Probability of a single false outlier, between 0 and 1.
+    max_signals : int, optional
+        Most outliers to look for; half of the smaller size by default.
+
+    Returns
+    -------
+    OutlierTest
+
+    Notes
+    -----
+    One eigenvalue after the other is tested until the first that is not significant, the noise
+    level κ̂ being taken from the trace of the rest. With the null's edge λ₊ and the unit s of its
+    fluctuations (see `attnlaw.estimators.nulls`), (λ/κ̂ − λ₊)/s has the Tracy–Widom law.
+
+    Examples
+    --------
+    White noise of 200 samples in 100 dimensions has eigenvalues up to (1+√½)² ≈ 2.9:
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((200, 100))
+    >>> X[:, 0] *= 3
+    >>> found = outlier_test(np.linalg.eigvalsh(X.T @ X / 200), n_samples=200, centred=False)
+    >>> found.noise, found.n_signals
+    ('independent', 1)
+    """
+    values = np.sort(real_array("eigenvalues", eigenvalues, ndim=1))[::-1]
+    d, N = len(values), count("n_samples", n_samples, at_least=2)
+    if d == 0 or values[0] <= 0 or values[-1] < -1e-6 * values[0]:
+        raise complain("eigenvalues", "not negative, and not all zero", values.tolist())
+    values = np.maximum(values, 0.0)
+    level = float(np.asarray(real("level", level, above=0, below=1)))
+    rank = min(d, N - centred)
+    most = max(1, (rank - 1) // 2)
+    if max_signals is not None:
+        most = min(most, count("max_signals", max_signals, at_least=0))
+    null = _Nulls(values, N, centred, n_tokens, token_frequencies, noise_spectrum)
+    kind = null.chosen(choice("noise", noise, NOISES))
+    if kind == "general":
+        return _by_spacings(values, N, rank, level, most)
+
+    p_values: list[float] = []
+    n_signals, running = 0, True
+    while len(p_values) <= most and (running or len(p_values) < n_signals + 1 + SHOWN_BEYOND):
+        k = len(p_values)
+        if k >= rank - 1:
+            break
+        test = null.test(kind, k)
+        p = test.p_value(values[k] / test.noise_level(values, k))
+        p_values.append(max(p, *p_values[-1:]) if p_values else p)
+        running = running and p <= level and k < most
+        n_signals += running
+    test = null.test(kind, n_signals)
+    noise_level = test.noise_level(values, n_signals)
+    outliers = [test.outlier(float(v) / noise_level) for v in values[:n_signals]]
+    scaled = noise_level * np.array([o[:2] for o in outliers]).reshape(-1, 2)
+    return OutlierTest(
+        eigenvalues=values,
+        n_signals=n_signals,
+        p_values=np.array(p_values),
+        bulk_edge=noise_level * test.edge,
+        noise_level=noise_level,
+        noise=kind,
+        vocab_ratio=d / test.sizes.n_tokens,
+        sample_ratio=d / N,
+        misfit=null.misfit(kind, n_signals),
+        population_eigenvalues=scaled[:, 0],
+        shrunken_eigenvalues=scaled[:, 1],
+        squared_overlaps=np.array([o.squared_overlap for o in outliers]),
+        spike_ratios=np.array([o.strength for o in outliers]),
+    )
+
+
+class _Nulls:
+    """The nulls that can be had from what is known, at every number of outliers."""
+
+    def __init__(
+        self,
+        values: Floats,
+        n_samples: int,
+        centred: bool,
+        n_tokens: int | None,
+        token_frequencies: ArrayLike | None,
+        noise_spectrum: ArrayLike | None,
+    ) -> None:
+        self.values, self.centred = values, centred
+        self.n_samples = n_samples - centred
+        self.frequencies: Any = (1.0,)
+        self.spectrum: Any = None
+        if token_frequencies is not None:
+            self.frequencies = _positive("token_frequencies", token_frequencies)
+            if n_tokens is None:
+                n_tokens = len(self.frequencies)
+        if noise_spectrum is not None:
+            self.spectrum = _positive("noise_spectrum", noise_spectrum)
+        self.n_tokens = None if n_tokens is None else count("n_tokens", n_tokens, at_least=2)
+
+    def chosen(self, noise: str) -> str:
+        """Return the null asked for; for "auto", the simplest that fits."""
+        if noise == "spectrum" and self.spectrum is None:
+            raise complain("noise_spectrum", "given when noise='spectrum'", None)
+        if noise != "auto":
+            return noise
+        if self.spectrum is not None:
+            return "spectrum"
+        if self.n_tokens is not None:
+            return "tokens"
+        if len(self.values) < 2 * SPACINGS:
+            return "independent"
+        for kind in ("independent", "tokens"):
+            if self._fits(kind):
+                return kind
+        return "general"
+
+    def test(self, kind: str, n_outliers: int) -> EdgeTest:
+        """Return the test of the next eigenvalue, when so many outliers have been taken out."""
+        d = len(self.values) - n_outliers
+        if kind == "independent":
+            return EdgeTest(Sizes(d, self.n_samples))
+        if kind == "spectrum":
+            return EdgeTest(Sizes(d, self.n_samples), spectrum=tuple(self.spectrum))
+        V = self.n_tokens - self.centred if self.n_tokens else self._tokens_in_bulk(n_outliers)
+        return EdgeTest(Sizes(d, self.n_samples, V), frequencies=tuple(self.frequencies))
+
+    def _tokens_in_bulk(self, n_outliers: int) -> float:
+        """Return V from m₂/m₁² = 1 + (d+1)/N + (d+1)/V, exact in the mean for Gaussian noise."""
+        bulk = self.values[n_outliers:]
+        d = len(bulk)
+        excess = float(np.mean(bulk**2) / np.mean(bulk) ** 2 - 1 - (d + 1) / self.n_samples)
+        return (d + 1) / max(excess, 1e-3 * (d + 1) / self.n_samples)
+
+    def _fits(self, kind: str) -> bool:
+        """Return whether the bulk agrees with a law, after whatever outliers it implies."""
+        d = len(self.values)
+        k = 0
+        while k < d // 4:
+            test = self.test(kind, k)
+            if self.values[k] <= test.noise_level(self.values, k) * (test.edge + 3 * test.unit):
+                break
+            k += 1
+        return self.misfit(kind, k) <= MISFIT / d + TOLERATED_MISFIT
+
+    def misfit(self, kind: str, n_outliers: int) -> float:
+        """Return the KS distance between the bulk and its law."""
+        if kind == "spectrum" or len(self.frequencies) > 1:
+            return float("nan")
+        test = self.test(kind, n_outliers)
+        sizes = test.sizes
+        law: Law = MarchenkoPastur(sizes.dimension / sizes.n_samples)
+        if kind == "tokens":
+            law = MarchenkoPastur(sizes.dimension / sizes.n_tokens) @ law
+        bulk = np.sort(self.values[n_outliers:]) / test.noise_level(self.values, n_outliers)
+        cdf = np.asarray(law.cdf(bulk))
+        below = np.arange(len(bulk)) / len(bulk)
+        return float(max(np.max(cdf - below), np.max(below + 1 / len(bulk) - cdf)))
+
+
+def _positive(argument: str, value: ArrayLike) -> Floats:
+    array = real_array(argument, value, ndim=1)
+    if array.size == 0 or array.min() < 0 or array.max() == 0:
+        raise complain(argument, "not negative, and not all zero", array)
+    return array
+
+
+def _by_spacings(values: Floats, N: int, rank: int, level: float, most: int) -> OutlierTest:
+    """Judge each eigenvalue by the spacings of those that follow it."""
+    d = len(values)
+    if rank < SPACINGS + 2:
+        words = f"at least {SPACINGS + 2} that are not zero when noise='general'"
+        raise complain("eigenvalues", words, rank)
+    most = min(most, rank - SPACINGS - 1)
+    p_values: list[float] = []
+    n_signals, running = 0, True
+    while len(p_values) <= most and (running or len(p_values) < n_signals + 1 + SHOWN_BEYOND):
+        k = len(p_values)
+        if k > rank - SPACINGS - 1:
+            break
+        p = spacing_p_value(values[k : k + SPACINGS + 1])
+        p_values.append(max(p, *p_values[-1:]) if p_values else p)
+        running = running and p <= level and k < most
+        n_signals += running
+    bulk, signals = values[n_signals:], values[:n_signals]
+    gamma = d / N
+    # y = ∫ x ν(dx)/(λ−x) and its derivative, over the bulk as it is
+    y = np.array([np.sum(bulk / (v - bulk)) for v in signals]) / d
+    slope = -np.array([np.sum(bulk / (v - bulk) ** 2) for v in signals]) / d
+    gain = 1 + gamma * y
+    population = signals / gain
+    derivative = 1 / gain - gamma * signals * slope / gain**2  # dℓ/dλ
+    return OutlierTest(
+        eigenvalues=values,
+        n_signals=n_signals,
+        p_values=np.array(p_values),
+        bulk_edge=spacing_edge(values[n_signals : n_signals + SPACINGS + 1]),
+        noise_level=float(bulk.sum() / (d - n_signals)),
+        noise="general",
+        vocab_ratio=0.0,
+        sample_ratio=gamma,
+        misfit=float("nan"),
+        population_eigenvalues=population,
+        shrunken_eigenvalues=signals / gain**2,
+        squared_overlaps=np.clip(1 / (gain * derivative), 0, 1),
+        spike_ratios=population / max(float(bulk.mean()), 1e-300) - 1,
+    )
