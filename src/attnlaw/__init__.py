@@ -24,7 +24,16 @@ from attnlaw.covariance import (
     pooled_covariance,
     token_covariance,
 )
-from attnlaw.estimators import PoolingWeights, learn_pooling_weights, pool_sequences
+from attnlaw.estimators import (
+    Artefact,
+    ComponentAnalysis,
+    OutlierTest,
+    PoolingWeights,
+    learn_pooling_weights,
+    outlier_test,
+    pool_sequences,
+    signal_components,
+)
 from attnlaw.laws import Discrete, MarchenkoPastur, Semicircle
 from attnlaw.models import PooledSequences
 from attnlaw.results import Accuracy, Spike
@@ -60,23 +69,27 @@ from attnlaw.weights import (
 )
 
 if TYPE_CHECKING:
-    from attnlaw.estimators import AttentionPooling
+    from attnlaw.estimators import AttentionPooling, SignalComponents
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Accuracy",
+    "Artefact",
     "AttentionPooling",
+    "ComponentAnalysis",
     "CovarianceAccumulator",
     "Discrete",
     "LearnedWeights",
     "MarchenkoPastur",
+    "OutlierTest",
     "Plan",
     "PooledCovariance",
     "PooledSequences",
     "PoolingWeights",
     "RegimeWarning",
     "Semicircle",
+    "SignalComponents",
     "Spike",
     "Thresholds",
     "Validity",
@@ -95,12 +108,14 @@ __all__ = [
     "observe_spectrum",
     "optimal_direction",
     "optimal_weights",
+    "outlier_test",
     "plan",
     "pool_sequences",
     "pooled_covariance",
     "predict",
     "predict_accuracy",
     "prefix_correlation",
+    "signal_components",
     "softmax_causal_weights",
     "spiked_correlation",
     "squared_overlap",

@@ -69,6 +69,8 @@ def test_an_outlier_of_tokens_is_read_as_theory_wrote_it(delta, gamma, excess):
     spike = al.predict(model)
     found = Null(TokenPopulation(delta), gamma).outlier(spike.top_eigenvalue)
     assert found.strength == pytest.approx(rho, rel=1e-6)
+    table = Null(TokenPopulation(delta), gamma).strength(np.array([spike.top_eigenvalue]))
+    assert_allclose(table, rho, rtol=1e-3)
     assert found.population_eigenvalue == pytest.approx(spike.population_eigenvalue, rel=1e-6)
     assert found.squared_overlap == pytest.approx(spike.squared_overlap, abs=1e-6)
 

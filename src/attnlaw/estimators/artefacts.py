@@ -140,20 +140,19 @@ def _of_component(
                 )
             )
     if snr is not None and test.noise == "tokens":
-        found += _table_means(j, float(test.spike_ratios[j]), snr, test, n, d)
+        found += _table_means(j, snr, test, d)
     return found
 
 
-def _table_means(
-    j: int, ratio: float, snr: float, test: OutlierTest, n: int, d: int
-) -> list[Artefact]:
+def _table_means(j: int, snr: float, test: OutlierTest, d: int) -> list[Artefact]:
     """Name the noise of the class means when it is all that a spike needs (theory.md §2.1).
 
     A spike of ratio ρ has strength ρ/snr = ‖μ‖² + ‖m‖² per token, and ‖m‖² is δ(1 ± √(2/d)).
     """
     delta = test.vocab_ratio
-    power = ratio / snr - delta
-    error = np.sqrt(2 * (ratio / snr) ** 2 / n + (2 * delta**2 + 4 * max(power, 0) * delta) / d)
+    power = float(test.spike_ratios[j]) / snr - delta
+    table = (2 * delta**2 + 4 * max(power, 0) * delta) / d
+    error = float(np.sqrt((test.spike_ratio_errors[j] / snr) ** 2 + table))
     if power > 2 * error:
         return []
     return [

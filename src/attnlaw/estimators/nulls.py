@@ -147,6 +147,7 @@ class Outlier(NamedTuple):
     shrunken_eigenvalue: float  # λ/(1+γy)²
     squared_overlap: float  # of the sample eigenvector with the direction of the spike
     strength: float  # trace that the spike adds to the noise: ρ for tokens
+    slope: float  # d strength/dλ
 
 
 @dataclass(frozen=True)
@@ -188,8 +189,8 @@ class Null:
     @cached_property
     def _grid(self) -> tuple[Floats, Floats]:
         """Table of λ, rising, and p."""
-        p = self._edge_parameter * (1 - np.geomspace(1e-8, 1, 400, endpoint=False))
-        p = np.concatenate([[self._edge_parameter], p, p[-1] * np.geomspace(0.97, 1e-12, 400)])
+        near, far = 1 - np.geomspace(1e-8, 0.5, 300), np.geomspace(0.499, 1e-12, 1500)
+        p = self._edge_parameter * np.concatenate([[1.0], near, far])
         return np.asarray(self._lam(p).value), p
 
     def strength(self, eigenvalues: Floats) -> Floats:
@@ -224,4 +225,5 @@ class Null:
             shrunken_eigenvalue=float(at.value / gain**2),
             squared_overlap=float(sample_overlap * population.overlap(p)),
             strength=float(population.strength(p)),
+            slope=float(-1 / (p**2 * at.first)) if at.first else float("inf"),
         )

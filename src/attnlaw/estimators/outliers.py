@@ -17,6 +17,7 @@ Floats = NDArray[np.float64]
 
 NOISES = ("auto", "tokens", "independent", "spectrum", "general")
 SHOWN_BEYOND = 4  # p-values reported after the first that is not significant
+LOOK_AHEAD = 10  # eigenvalues behind which a close group of outliers may end
 MISFIT = 6.0  # of KS distance times dimension that the right law was not seen to pass (2 to 4.5)
 TOLERATED_MISFIT = 0.005  # of KS distance at any dimension
 
@@ -43,6 +44,7 @@ class OutlierTest:
         Floats  # predicted, of the sample eigenvector with the direction of the spike
     )
     spike_ratios: Floats  # ρ: strength of the spike over the noise level
+    spike_ratio_errors: Floats  # standard errors of ρ, from the sampling of N rows
 
 
 def outlier_test(
@@ -153,6 +155,10 @@ def outlier_test(
         shrunken_eigenvalues=scaled[:, 1],
         squared_overlaps=np.array([o.squared_overlap for o in outliers]),
         spike_ratios=np.array([o.strength for o in outliers]),
+        spike_ratio_errors=np.array([o.slope for o in outliers])
+        * values[:n_signals]
+        / noise_level
+        * np.sqrt(2 / N),
     )
 
 
@@ -254,18 +260,15 @@ def _by_spacings(values: Floats, N: int, rank: int, level: float, most: int) -> 
         words = f"at least {SPACINGS + 2} that are not zero when noise='general'"
         raise complain("eigenvalues", words, rank)
     most = min(most, rank - SPACINGS - 1)
-    p_values: list[float] = []
-    n_signals, running = 0, True
-    while len(p_values) <= most and (running or len(p_values) < n_signals + 1 + SHOWN_BEYOND):
-        k = len(p_values)
-        if k > rank - SPACINGS - 1:
-            break
-        p = spacing_p_value(values[k : k + SPACINGS + 1])
-        p_values.append(max(p, *p_values[-1:]) if p_values else p)
-        running = running and p <= level and k < most
-        n_signals += running
+    last = min(most + SHOWN_BEYOND + LOOK_AHEAD, rank - SPACINGS)
+    alone = np.array([spacing_p_value(values[k : k + SPACINGS + 1]) for k in range(last)])
+    together = np.append(alone, np.ones(LOOK_AHEAD))
+    later = [LOOK_AHEAD * together[k + 1 : k + LOOK_AHEAD].min() for k in range(last)]
+    each = np.minimum(alone, later)  # a close group of outliers is seen by its last member
+    n_signals = int(np.argmax(np.append(each[:most] > level, True)))
+    p_values = np.maximum.accumulate(each[: n_signals + 1 + SHOWN_BEYOND])
     bulk, signals = values[n_signals:], values[:n_signals]
-    gamma = d / N
+    gamma, noise_level = d / N, float(bulk.mean())
     # y = ∫ x ν(dx)/(λ−x) and its derivative, over the bulk as it is
     y = np.array([np.sum(bulk / (v - bulk)) for v in signals]) / d
     slope = -np.array([np.sum(bulk / (v - bulk) ** 2) for v in signals]) / d
@@ -275,9 +278,9 @@ def _by_spacings(values: Floats, N: int, rank: int, level: float, most: int) -> 
     return OutlierTest(
         eigenvalues=values,
         n_signals=n_signals,
-        p_values=np.array(p_values),
+        p_values=p_values,
         bulk_edge=spacing_edge(values[n_signals : n_signals + SPACINGS + 1]),
-        noise_level=float(bulk.sum() / (d - n_signals)),
+        noise_level=noise_level,
         noise="general",
         vocab_ratio=0.0,
         sample_ratio=gamma,
@@ -285,5 +288,6 @@ def _by_spacings(values: Floats, N: int, rank: int, level: float, most: int) -> 
         population_eigenvalues=population,
         shrunken_eigenvalues=signals / gain**2,
         squared_overlaps=np.clip(1 / (gain * derivative), 0, 1),
-        spike_ratios=population / max(float(bulk.mean()), 1e-300) - 1,
+        spike_ratios=population / noise_level - 1,
+        spike_ratio_errors=derivative * signals / noise_level * np.sqrt(2 / N),
     )
