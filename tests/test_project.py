@@ -31,13 +31,14 @@ def test_citation_has_the_version_of_the_package():
     assert f"\nversion: {al.__version__}\n" in text
 
 
-def test_every_public_name_exists_and_is_listed_in_order():
-    assert sorted(al.__all__) == al.__all__
-    assert all(hasattr(al, name) for name in al.__all__)
+def test_every_public_name_exists():
+    listed = re.findall(r'^    "(\w+)",', (ROOT / "src/attnlaw/__init__.pyi").read_text(), re.M)
+    assert sorted(listed) == sorted(al.__all__)
+    assert all(hasattr(al, name) for name in listed)
 
 
 def test_import_stays_light():
-    heavy = ("matplotlib", "numba", "dask", "sklearn", "xarray", "scipy.stats", "pandas", "rich")
+    heavy = ("matplotlib", "numba", "dask", "sklearn", "xarray", "scipy", "pandas", "rich")
     script = f"import sys, attnlaw; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr
