@@ -33,7 +33,7 @@ from .estimators import (
     pool_sequences,
     signal_components,
 )
-from .laws import Discrete, MarchenkoPastur, Semicircle
+from .laws import Discrete, MarchenkoPastur, Semicircle, ks_distance
 from .models import PooledSequences
 from .results import Accuracy, Spike
 from .simulation import (
@@ -95,6 +95,7 @@ __all__ = [
     "edge_parameter",
     "estimators",
     "figures",
+    "ks_distance",
     "last_token_weights",
     "laws",
     "learn_pooling_weights",

@@ -1,8 +1,9 @@
 """Limiting spectra as objects, and the algebra of free probability on them."""
 
 from attnlaw.laws.discrete import Discrete
+from attnlaw.laws.distance import ks_distance
 from attnlaw.laws.law import Atom, Law
 from attnlaw.laws.marchenko_pastur import MarchenkoPastur
 from attnlaw.laws.semicircle import Semicircle
 
-__all__ = ["Atom", "Discrete", "Law", "MarchenkoPastur", "Semicircle"]
+__all__ = ["Atom", "Discrete", "Law", "MarchenkoPastur", "Semicircle", "ks_distance"]
