@@ -48,7 +48,7 @@ def on_dask(sweep: Sweep, cells: Sequence[int], scheduler: "str | Client") -> Re
     from distributed import Client, as_completed
 
     client = scheduler if isinstance(scheduler, Client) else _connect(scheduler)
-    description, software = json.dumps(sweep.as_mapping()), fingerprint()
+    description, software = json.dumps(sweep.plain), fingerprint()
     waiting = iter(cells)
     places: dict[Future[Any], int] = {}  # of the cells that are with the scheduler
     finished = as_completed(loop=client.loop)

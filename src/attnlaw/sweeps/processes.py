@@ -69,13 +69,13 @@ class _Worker:
             env=_environment(),
             **APART,
         )
-        with suppress(BrokenPipeError):  # then the first answer will be missing
-            self._say(json.dumps(sweep.as_mapping()))
+        self._preface = json.dumps(sweep.plain) + "\n"  # before the first question
 
-    def _say(self, line: str) -> None:
+    def _ask(self, index: int) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(line.encode() + b"\n")
+        self._process.stdin.write(f"{self._preface}{index}\n".encode())
         self._process.stdin.flush()
+        self._preface = ""
 
     def _hear(self, n_bytes: int) -> bytes:
         assert self._process.stdout is not None
@@ -87,7 +87,7 @@ class _Worker:
     def compute(self, index: int) -> Floats:
         """Return what a cell observes, or raise what it raised."""
         try:
-            self._say(str(index))
+            self._ask(index)
             (length,) = HEADER.unpack(self._hear(HEADER.size))
             payload = self._hear(abs(length))
         except BrokenPipeError:
