@@ -1,11 +1,15 @@
 """Independent trials on one process or several; the answer is the same."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from attnlaw._validation import Random, count, random_generator
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 __all__ = ["Progress", "run_trials"]
 
@@ -62,12 +66,19 @@ def _run(
     n_workers: int,
 ) -> Iterator[Result]:
     if n_workers == 1:
-        from threadpoolctl import threadpool_limits
-
-        with threadpool_limits(limits=1, user_api="blas"):
+        with _threads().limit(limits=1, user_api="blas"):
             yield from map(trial, streams)
         return
     from joblib import Parallel, delayed, parallel_config
 
     with parallel_config("loky", n_jobs=n_workers, inner_max_num_threads=1):
         yield from Parallel(return_as="generator")(map(delayed(trial), streams))
+
+
+@cache
+def _threads() -> "ThreadpoolController":
+    """Find the libraries that use threads, once: the search takes a millisecond."""
+    import scipy.linalg  # noqa: F401  has a BLAS of its own, which must be there to be found
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
