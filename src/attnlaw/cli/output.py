@@ -54,14 +54,25 @@ def _jsonable(value: Any) -> Any:
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print a table and an empty line; the first column to the left, the others to the right."""
-    cells = [list(headings), *([shown(value) for value in row] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    cells.insert(1, ["─" * width for width in widths])
-    for first, *others in cells:
-        aligned = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
-        click.echo("  ".join([first.ljust(widths[0]), *aligned]).rstrip())
+    """Print a table and an empty line; words to the left, numbers to the right."""
+    columns = []
+    for heading, *values in zip(headings, *rows, strict=True):
+        cells = [heading, *map(shown, values)]
+        width = max(map(len, cells))
+        cells.insert(1, "─" * width)
+        has_numbers = any(map(_is_number, values))
+        columns.append([c.rjust(width) if has_numbers else c.ljust(width) for c in cells])
+    for line in zip(*columns, strict=True):
+        click.echo("  ".join(line).rstrip())
     click.echo()
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def shown(value: Any) -> str:
@@ -69,7 +80,7 @@ def shown(value: Any) -> str:
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
     if isinstance(value, float | np.floating):
-        return "–" if math.isnan(value) else "∞" if math.isinf(value) else f"{value:.6g}"
+        return "–" if math.isnan(value) else f"{value:.6g}".replace("inf", "∞")
     return str(value)
 
 

@@ -1,0 +1,43 @@
+"""How tables and documents are written."""
+
+import json
+
+import numpy as np
+
+from attnlaw import Thresholds
+from attnlaw.cli.output import print_json, print_table, shown
+
+
+def test_words_stand_to_the_left_and_numbers_to_the_right(capsys):
+    print_table(["name", "value", "why"], [["a", 1.5, "so"], ["long", np.inf, "because"]])
+    assert capsys.readouterr().out.splitlines() == [
+        "name  value  why",
+        "────  ─────  ───────",
+        "a       1.5  so",
+        "long      ∞  because",
+        "",
+    ]
+
+
+def test_a_table_without_rows_has_its_head(capsys):
+    print_table(["name", "value"], [])
+    assert capsys.readouterr().out == "name  value\n────  ─────\n\n"
+
+
+def test_cells_are_short_and_say_what_is_not():
+    assert shown(1 / 3) == "0.333333"
+    assert shown(np.nan) == "–"
+    assert shown(-np.inf) == "-∞"
+    assert shown(np.True_) == "yes"
+    assert shown("text") == "text"
+
+
+def test_documents_hold_arrays_dataclasses_and_no_infinity(capsys):
+    limits = Thresholds(population_signal_norm=np.inf, sample_signal_norm=np.array([1.0, np.nan]))
+    print_json({"thresholds": limits, "n": np.int64(3), "flag": np.bool_(True), "name": "‖μ‖"})
+    assert json.loads(capsys.readouterr().out) == {
+        "thresholds": {"population_signal_norm": None, "sample_signal_norm": [1.0, None]},
+        "n": 3,
+        "flag": True,
+        "name": "‖μ‖",
+    }
