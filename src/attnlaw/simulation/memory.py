@@ -3,7 +3,7 @@
 from attnlaw._validation import available_memory, complain
 from attnlaw.models import PooledSequences
 
-__all__ = ["available_memory", "check_memory", "reference_memory"]
+__all__ = ["available_memory", "check_memory", "matrix_free_memory", "reference_memory"]
 
 GIB = 2**30
 
@@ -21,6 +21,22 @@ def reference_memory(model: PooledSequences, dimension: int) -> int:
     d, V, N = model.sizes(dimension)
     gaussians = N * V if model.sampling == "gaussian" else 0
     return 8 * (2 * V * d + 3 * N * d + 4 * d**2 + 3 * N * model.length + gaussians)
+
+
+def matrix_free_memory(model: PooledSequences, dimension: int) -> int:
+    """Return about how many bytes one trial of the matrix-free simulation holds at its peak.
+
+    Notes
+    -----
+    Real tokens: the signs and tokens while they are drawn, 16 bytes for each of the N L; of the
+    table its products with some ten vectors of the vocabulary for each step of Lanczos, in
+    single precision, and the steps grow like d^(1/3). Without real tokens next to nothing.
+    """
+    d, V, N = model.sizes(dimension)
+    steps = 20 + 2 * d ** (1 / 3)
+    if V == 0 or model.sampling == "gaussian":
+        return int(8 * (10 * steps) ** 2)
+    return int(16 * N * model.length + 4 * V * 10 * steps)
 
 
 def check_memory(needed: float, dimension: int) -> None:

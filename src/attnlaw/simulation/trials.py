@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from attnlaw._validation import Random, choice, count
 from attnlaw.models import PooledSequences
 from attnlaw.results import Spike
-from attnlaw.simulation.memory import check_memory, reference_memory
+from attnlaw.simulation.matrix_free import matrix_free_trial
+from attnlaw.simulation.memory import check_memory, matrix_free_memory, reference_memory
+from attnlaw.simulation.rank_two import rank_two_trial
 from attnlaw.simulation.sequences import PooledSample, class_means, sample_pooled
 from attnlaw.simulation.spectrum import (
     bulk_noise,
@@ -26,6 +28,8 @@ __all__ = ["observe", "observe_spectrum", "observe_trial"]
 
 Floats = NDArray[np.float64]
 Trial = Callable[[PooledSequences, int, np.random.Generator], Spike]
+
+QUICK = 100_000  # norms · d² below which forming the matrices is faster than avoiding them
 
 
 def observe(
@@ -54,8 +58,11 @@ def observe(
         `n_workers`.
     n_workers : int
         Number of processes.
-    method : "auto" or "reference"
-        How it is computed: "reference" forms every matrix; "auto" takes what is fastest.
+    method : "auto", "reference", "rank-two" or "matrix-free"
+        How it is computed; the law of the answer is the same. "reference" forms every matrix.
+        "rank-two" finds the same numbers for all signal norms at once. "matrix-free" forms
+        neither table nor covariance, so that memory grows like V and N instead of V·d and N·d;
+        its draws are others. "auto" takes "reference" where that is quick, else "matrix-free".
     progress : callable or None
         Called with the number of trials done so far.
 
@@ -97,8 +104,12 @@ def observe(
     choice("method", method, ("auto", *METHODS))
     count("n_workers", n_workers)
     d = model.sizes(dimension).dimension
-    check_memory(n_workers * reference_memory(model, d), d)
-    trial = partial(METHODS["reference" if method == "auto" else method], model, d)
+    if method == "auto":
+        is_quick = np.size(model.signal_norm) * d**2 < QUICK
+        method = "reference" if is_quick else "matrix-free"
+    memory = matrix_free_memory if method == "matrix-free" else reference_memory
+    check_memory(n_workers * memory(model, d), d)
+    trial = partial(METHODS[method], model, d)
     trials = run_trials(trial, n_trials, rng, n_workers=n_workers, progress=progress)
     return _gathered(trials, (len(trials), *np.shape(model.signal_norm)))
 
@@ -151,7 +162,11 @@ def observe_trial(model: PooledSequences, dimension: int, rng: np.random.Generat
     return _gathered(spikes, norms.shape)
 
 
-METHODS: dict[str, Trial] = {"reference": observe_trial}
+METHODS: dict[str, Trial] = {
+    "reference": observe_trial,
+    "rank-two": rank_two_trial,
+    "matrix-free": matrix_free_trial,
+}
 
 
 def _measure(
