@@ -1,5 +1,6 @@
 """`attnlaw reproduce`: the figures of both papers, with verdicts, in one folder."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,11 @@ A run that was stopped goes on where it was when started again with the same opt
     "--jobs", type=int, default=2, show_default=True, help="Number of processes, one figure each."
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--table",
+    type=click.Path(exists=True, path_type=Path),
+    help="Your own embedding table for the figure embedding_table.",
+)
 @click.option("--list", "only_list", is_flag=True, help="Name the figures and stop.")
 @json_option
 def command(
@@ -45,17 +51,21 @@ def command(
     quick: bool,
     jobs: int,
     seed: int,
+    table: Path | None,
     only_list: bool,
     as_json: bool,
 ) -> None:
     """Compute, draw and judge the figures of the papers (all of them, or those named)."""
     from attnlaw.figures import load_figure
+    from attnlaw.figures.embedding_table import USER_FILE
     from attnlaw.figures.report import write_report
     from attnlaw.figures.reproduction import reproduce
 
     if only_list:
         print_table(["figure", ""], [[name, load_figure(name).TITLE] for name in FIGURES])
         return
+    if table is not None:
+        os.environ[USER_FILE] = str(table.resolve())
     names = list(dict.fromkeys(figures)) or list(FIGURES)
     cost = {name: load_figure(name).SECONDS[0 if quick else 1] for name in names}
     with _progress(cost, out) as told:

@@ -15,6 +15,7 @@ FIGURES = (
     "alignment",
     "critical_signal",
     "accuracy",
+    "embedding_table",
     "causal_limit",
     "convergence",
 )

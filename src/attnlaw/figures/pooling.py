@@ -50,7 +50,7 @@ def long_table(pieces: Sequence[Mapping[str, Any]]) -> Table:
     return {key: np.concatenate(parts) for key, parts in columns.items()}
 
 
-def rows(table: Table, **wanted: Any) -> Table:
+def rows(table: Table, /, **wanted: Any) -> Table:
     """Return the rows in which each named column has the wanted value."""
     keep = np.logical_and.reduce([table[key] == value for key, value in wanted.items()])
     return {key: values[keep] for key, values in table.items()}

@@ -16,6 +16,7 @@ import numpy as np
 from attnlaw import style
 from attnlaw._validation import count
 from attnlaw.figures import FIGURES, load_figure
+from attnlaw.figures.embedding_table import USER_FILE
 from attnlaw.figures.figure import Check
 from attnlaw.figures.storage import atomic_path, fingerprint, load_tables, save_tables
 
@@ -85,7 +86,7 @@ def reproduce(
     jobs = count("jobs", jobs)
     for name in names:
         load_figure(name)
-    mark = fingerprint(quick=quick, seed=seed)
+    mark = fingerprint(quick=quick, seed=seed, table=os.environ.get(USER_FILE))
     if jobs == 1:
         done = {}
         for name in names:
