@@ -1,6 +1,5 @@
 """The papers of the project say what the code does."""
 
-import doctest
 import re
 import subprocess
 import sys
@@ -10,14 +9,6 @@ import attnlaw as al
 from attnlaw.cli import COMMANDS
 
 ROOT = Path(__file__).parent.parent
-
-
-def test_python_in_the_readme_gives_what_it_shows():
-    failed, attempted = doctest.testfile(
-        str(ROOT / "README.md"), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE
-    )
-    assert attempted > 10
-    assert failed == 0
 
 
 def test_commands_in_the_readme_exist():
