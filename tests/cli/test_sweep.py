@@ -84,10 +84,14 @@ def test_jobs_and_scheduler_exclude_each_other(run, grid, tmp_path):
 
 
 def test_an_error_in_a_cell_names_the_cell(run, grid, tmp_path):
-    grid.write_text(grid.read_text() + '\nmethod = "witchcraft"\n')
+    opposed = (
+        '{ kind = "matrix", matrix = [[1, -0.45, -0.45], [-0.45, 1, -0.45], [-0.45, -0.45, 1]] }'
+    )
+    text = grid.read_text().replace('{ kind = "prefix", length = 3, prefix = 2 }', opposed)
+    grid.write_text(text.replace('["mean", "optimal"]', '"mean"'))
     code, _, err = run("sweep", str(grid), "--out", str(tmp_path / "store"), "--jobs", "1")
     assert (code, err.count("\n")) == (2, 1)
-    assert "got 'witchcraft'" in err
+    assert "correlation must be one that signs" in err
     assert "This happened in cell" in err
 
 

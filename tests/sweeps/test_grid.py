@@ -134,7 +134,7 @@ def test_toml_says_the_same_as_python(tmp_path):
         ({"n_trials": 0}, "n_trials must be a whole number of at least 1"),
         ({"trials_per_cell": 3}, "trials_per_cell must be a divisor of the 4 trials, got 3"),
         ({"seed": -1}, "seed must be a whole number of at least 0"),
-        ({"method": 3}, "method must be a name"),
+        ({"method": "witchcraft"}, "method must be one of 'auto', 'reference'"),
         ({"share_noise": 1}, "share_noise must be true or false"),
         ({"correlation": {}}, "correlation.kind must be one of 'prefix'"),
         ({"correlation": {"kind": "suffix"}}, "correlation.kind must be one of"),

@@ -97,10 +97,11 @@ def test_workers_end_with_the_process_that_started_them(tmp_path):
     assert not alive
 
 
-@pytest.mark.parametrize("n_jobs", [2, 3])
-def test_the_number_of_processes_changes_nothing(tmp_path, n_jobs):
-    here = run_sweep(Sweep(**CHEAP), tmp_path / "here")
-    there = run_sweep(Sweep(**CHEAP), tmp_path / "there", n_jobs=n_jobs)
+@pytest.mark.parametrize(("n_jobs", "method"), [(2, "auto"), (3, "rank-two"), (2, "matrix-free")])
+def test_the_number_of_processes_changes_nothing(tmp_path, n_jobs, method):
+    sweep = Sweep(**{**CHEAP, "method": method})
+    here = run_sweep(sweep, tmp_path / "here")
+    there = run_sweep(sweep, tmp_path / "there", n_jobs=n_jobs)
     assert here.identical(there)
 
 
@@ -129,8 +130,9 @@ def test_a_cell_that_kills_its_worker_is_named(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_an_error_in_a_cell_says_which(tmp_path, n_jobs):
-    sweep = Sweep(**{**CHEAP, "method": "witchcraft"})
-    with pytest.raises(ValueError, match="method must be one of") as caught:
+    opposed = np.full((3, 3), -0.45) + 1.45 * np.eye(3)  # more than signs can be
+    sweep = Sweep(**{**CHEAP, "correlation": opposed, "weights": "mean"})
+    with pytest.raises(ValueError, match="correlation must be one that signs") as caught:
         run_sweep(sweep, tmp_path / "store", n_jobs=n_jobs)
     assert "This happened in cell" in caught.value.__notes__[0]
 

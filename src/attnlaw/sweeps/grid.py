@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from attnlaw._validation import complain, count
+from attnlaw._validation import choice, complain, count
 from attnlaw.models import PooledSequences
 from attnlaw.results import Accuracy, Spike
+from attnlaw.simulation.trials import METHODS
 from attnlaw.sweeps.parameters import (
     ARRAYS,
     CORRELATIONS,
@@ -115,8 +116,7 @@ class Sweep:
             "seed": count("seed", self.seed, at_least=0),
             "share_noise": truth("share_noise", self.share_noise),
         }
-        if not isinstance(self.method, str):
-            raise complain("method", "a name", self.method)
+        choice("method", self.method, ("auto", *METHODS))
         if self.trials_per_cell is None:
             most = max(1, CELL_WORK // int(np.max(checked["dimension"])))
             per_cell = max(k for k in range(1, min(n, most) + 1) if n % k == 0)
