@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from attnlaw._validation import Real
 
-__all__ = ["Accuracy", "Spike"]
+__all__ = ["Accuracy", "AttentionSpectrum", "Spike"]
 
 Flag = bool | NDArray[np.bool_]
 
@@ -43,3 +43,19 @@ class Accuracy:
     mean_squared_error: Real  # E (y − score)²
     signal_gain: Real  # A: the score is A (w·s) plus noise
     noise_variance: Real  # v: variance of that noise
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionSpectrum:
+    """Singular values of attention: of A itself, and squared ones of √n A_⊥.
+
+    For several heads A is [A¹ … Aʰ]/√h or their mean. An observation has the draws as an axis.
+    """
+
+    mean_square: Real  # m₁: mean squared singular value of √n A_⊥
+    second_moment: Real  # m₂: mean fourth power
+    bulk_edge: Real  # largest squared singular value of √n A_⊥
+    top_singular_value: Real  # s₁(A)
+    second_singular_value: Real  # s₂(A)
+    squared_frobenius_norm: Real  # ‖A‖²
+    stable_rank: Real  # ‖A‖²/s₁²
