@@ -1,5 +1,11 @@
 """Simulation: a model, a size and an `rng` give an observation. No closed form is used here."""
 
+from attnlaw.simulation.attention import (
+    attention_matrix,
+    observe_attention,
+    observe_attention_spectrum,
+    squared_singular_values,
+)
 from attnlaw.simulation.causal import observe_causal_weights
 from attnlaw.simulation.learning import LearnedWeights, learn_weights
 from attnlaw.simulation.ridge import observe_accuracy, ridge_coefficients
@@ -17,9 +23,12 @@ __all__ = [
     "LearnedWeights",
     "PooledSample",
     "attainable_correlation",
+    "attention_matrix",
     "learn_weights",
     "observe",
     "observe_accuracy",
+    "observe_attention",
+    "observe_attention_spectrum",
     "observe_causal_weights",
     "observe_spectrum",
     "pool",
@@ -28,4 +37,5 @@ __all__ = [
     "sample_signs",
     "sample_table",
     "sample_tokens",
+    "squared_singular_values",
 ]

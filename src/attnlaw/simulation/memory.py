@@ -39,12 +39,12 @@ def matrix_free_memory(model: PooledSequences, dimension: int) -> int:
     return int(16 * N * model.length + 4 * V * 10 * steps)
 
 
-def check_memory(needed: float, dimension: int) -> None:
+def check_memory(needed: float, dimension: int, argument: str = "dimension") -> None:
     """Raise when a simulation at this dimension would not fit in memory."""
     available = available_memory()
     if needed > available:
         raise complain(
-            "dimension",
+            argument,
             f"small enough for {needed / GIB:.1f} GiB of matrices to fit in the "
             f"{available / GIB:.1f} GiB of memory available",
             dimension,

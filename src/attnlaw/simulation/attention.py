@@ -1,0 +1,321 @@
+"""Attention drawn at random: the matrices that the theory compares, and their singular values."""
+
+from collections.abc import Callable
+from functools import partial
+from math import ceil, factorial, log
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnlaw._validation import Random, choice, complain, count, real_array
+from attnlaw.models import SelfAttention
+from attnlaw.results import AttentionSpectrum
+from attnlaw.simulation.memory import check_memory
+from attnlaw.simulation.workers import Progress, run_trials
+
+__all__ = [
+    "MATRICES",
+    "attention_matrix",
+    "observe_attention",
+    "observe_attention_spectrum",
+    "sample_queries_and_keys",
+    "squared_singular_values",
+    "uniform_attention",
+]
+
+Floats = NDArray[np.float64]
+
+
+def sample_queries_and_keys(
+    model: SelfAttention, rng: np.random.Generator, inputs: Floats | None = None
+) -> tuple[Floats, Floats]:
+    """Draw the queries and keys of one head (n × d_k each).
+
+    Orthonormal inputs give standard Gaussian ones. With an input spectrum, X = OΛ^{1/2} for a
+    uniformly random rotation O; or X is given as `inputs`.
+    """
+    n, d = model.n_tokens, model.head_dimension
+    if inputs is None:
+        return rng.standard_normal((n, d)), rng.standard_normal((n, d))
+    m = inputs.shape[1]
+    return inputs @ rng.standard_normal((m, d)), inputs @ rng.standard_normal((m, d))
+
+
+def sample_inputs(model: SelfAttention, rng: np.random.Generator) -> Floats | None:
+    """Draw inputs X (n × n) with the model's spectrum of XXᵀ; None when it has none."""
+    spectrum = model.input_spectrum
+    if spectrum is None:
+        return None
+    n = model.n_tokens
+    place = np.minimum(((np.arange(n) + 0.5) / n * spectrum.size).astype(int), spectrum.size - 1)
+    Q, R = np.linalg.qr(rng.standard_normal((n, n)))
+    return np.asarray(Q * np.sign(np.diag(R)) * np.sqrt(spectrum[place]))
+
+
+def attention_matrix(
+    scores: Floats, inverse_temperature: float, *, causal: bool = False
+) -> Floats:
+    """Softmax of β times the scores by rows, safe for any β; later tokens masked if `causal`.
+
+    Examples
+    --------
+    >>> attention_matrix(np.array([[0.0, 1e6], [0.0, 0.0]]), 50.0)
+    array([[0. , 1. ],
+           [0.5, 0.5]])
+    """
+    logits = inverse_temperature * scores
+    if causal:
+        logits[np.triu_indices(len(logits), k=1)] = -np.inf
+    logits -= logits.max(axis=-1, keepdims=True)
+    np.exp(logits, out=logits)
+    logits /= logits.sum(axis=-1, keepdims=True)
+    return np.asarray(logits)
+
+
+def uniform_attention(n_tokens: int, *, causal: bool = False) -> Floats:
+    """Attention at infinite temperature: 1/n, or 1/i over the first i tokens."""
+    if not causal:
+        return np.full((n_tokens, n_tokens), 1 / n_tokens)
+    return np.tril(np.ones((n_tokens, n_tokens))) / np.arange(1, n_tokens + 1)[:, None]
+
+
+# The matrices of P2's Figure 1, from one head's scores S = QKᵀ/√d_k.
+
+
+def _softmax(model: SelfAttention, scores: Floats, _: np.random.Generator) -> Floats:
+    """√n A_⊥, A_⊥ = A minus uniform attention."""
+    A = attention_matrix(scores, model.inverse_temperature, causal=model.causal)
+    if model.causal:
+        A -= uniform_attention(model.n_tokens, causal=True)
+    else:
+        A -= 1 / model.n_tokens
+    A *= model.n_tokens**0.5
+    return A
+
+
+def _kernel(model: SelfAttention, scores: Floats, _: np.random.Generator) -> Floats:
+    """Y^f = f(S)/√n, f(x) = e^{βx−β²/2} − 1."""
+    beta = model.inverse_temperature
+    return np.asarray(np.expm1(beta * scores - 0.5 * beta**2) / model.n_tokens**0.5)
+
+
+def _polynomial(model: SelfAttention, scores: Floats, _: np.random.Generator) -> Floats:
+    """Y^Q: f replaced by its Taylor polynomial of degree ⌈2 log n/log log n⌉, centred."""
+    beta, n = model.inverse_temperature, model.n_tokens
+    degree = ceil(2 * log(n) / max(log(log(n)), 0.5)) if n > 2 else 2
+    values = np.zeros_like(scores)
+    for k in range(degree, 0, -1):
+        values = scores * (values + beta**k / factorial(k))
+    values *= np.exp(-0.5 * beta**2)
+    even = range(2, degree + 1, 2)
+    mean = sum(beta**k / (2 ** (k // 2) * factorial(k // 2)) for k in even)  # E xᵏ/k!
+    values -= np.exp(-0.5 * beta**2) * mean
+    return np.asarray(values / n**0.5)
+
+
+def _linear(model: SelfAttention, scores: Floats, rng: np.random.Generator) -> Floats:
+    """Y_lin = (√θ₂ S + √(θ₁−θ₂) W)/√n, θ₁ = e^{β²} − 1, θ₂ = β²."""
+    square = model.inverse_temperature**2
+    noise = rng.standard_normal(scores.shape)
+    noise *= (np.expm1(square) - square) ** 0.5
+    noise += square**0.5 * scores
+    return np.asarray(noise / model.n_tokens**0.5)
+
+
+Matrix = Callable[[SelfAttention, Floats, np.random.Generator], Floats]
+MATRICES: dict[str, Matrix] = {
+    "softmax": _softmax,
+    "kernel": _kernel,
+    "polynomial": _polynomial,
+    "linear": _linear,
+}
+
+
+def squared_singular_values(matrix: Floats) -> Floats:
+    """Squared singular values in ascending order, as many as the matrix has rows.
+
+    By the eigenvalues of the smaller Gram matrix, which takes a third of the time of a singular
+    value decomposition; values below 1e-15 of the largest are rounding error.
+
+    Examples
+    --------
+    >>> squared_singular_values(np.array([[3.0], [4.0]])).round(12)
+    array([ 0., 25.])
+    """
+    n, m = matrix.shape
+    gram = matrix @ matrix.T if n <= m else matrix.T @ matrix
+    values = np.maximum(np.linalg.eigvalsh(gram), 0.0)
+    return np.concatenate([np.zeros(max(n - m, 0)), values])
+
+
+def _combined(
+    model: SelfAttention, matrix: str, rng: np.random.Generator, inputs: Floats | None
+) -> Floats:
+    """Draw all heads and combine them, values and output included."""
+    n, h = model.n_tokens, model.n_heads
+    X = sample_inputs(model, rng) if inputs is None else inputs
+    heads = []
+    is_mean = model.combination == "mean"
+    total = np.zeros((n, n)) if is_mean else None
+    for _ in range(h):
+        Q, K = sample_queries_and_keys(model, rng, X)
+        scores = Q @ K.T
+        scores /= model.head_dimension**0.5
+        Y = MATRICES[matrix](model, scores, rng)
+        if total is not None:
+            total += Y / h
+            continue
+        if model.value_dimension is not None:
+            Y = Y @ _gaussian(n, model.value_dimension, rng)
+        heads.append(Y / h**0.5)
+    combined = np.concatenate(heads, axis=1) if total is None else total
+    if total is not None and model.value_dimension is not None:
+        combined = combined @ _gaussian(n, model.value_dimension, rng)
+    if model.output_dimension is not None:
+        combined = combined @ _gaussian(combined.shape[1], model.output_dimension, rng)
+    return combined
+
+
+def _gaussian(n: int, columns: int, rng: np.random.Generator) -> Floats:
+    return np.asarray(rng.standard_normal((n, columns)) / columns**0.5)
+
+
+def observe_attention_spectrum(
+    model: SelfAttention,
+    n_draws: int = 1,
+    rng: Random = None,
+    *,
+    matrix: str = "softmax",
+    inputs: ArrayLike | None = None,
+    n_workers: int = 1,
+    progress: Progress | None = None,
+) -> Floats:
+    """Draw attention several times and return all squared singular values.
+
+    Parameters
+    ----------
+    model : SelfAttention
+        What is drawn.
+    n_draws : int
+        Number of independent draws.
+    rng : Generator, int or None
+        Draw k has its own stream, the same for any `n_draws` and `n_workers`.
+    matrix : "softmax", "kernel", "polynomial" or "linear"
+        √n A_⊥ itself, or what P2 compares with it: f(S)/√n, with f replaced by its Taylor
+        polynomial, or the Gaussian equivalent √θ₂ S + √(θ₁−θ₂) W.
+    inputs : array of shape (n_tokens, m), optional
+        X, in place of orthonormal inputs or of a random X with the model's input spectrum.
+    n_workers : int
+        Number of processes.
+    progress : callable or None
+        Called with the number of draws done so far.
+
+    Returns
+    -------
+    array of shape (n_draws, n_tokens)
+        In ascending order; zeros where the rank is less than n_tokens.
+
+    Examples
+    --------
+    >>> import attnlaw as al
+    >>> head = al.SelfAttention(n_tokens=50, head_dimension=20, inverse_temperature=1.0)
+    >>> values = al.observe_attention_spectrum(head, n_draws=2, rng=0)
+    >>> values.shape
+    (2, 50)
+    """
+    choice("matrix", matrix, tuple(MATRICES))
+    X = _checked(model, inputs)
+    _check_memory(model, n_workers)
+    trial = partial(_spectrum, model, matrix, X)
+    return np.stack(run_trials(trial, n_draws, rng, n_workers=n_workers, progress=progress))
+
+
+def observe_attention(
+    model: SelfAttention,
+    n_draws: int = 1,
+    rng: Random = None,
+    *,
+    inputs: ArrayLike | None = None,
+    n_workers: int = 1,
+    progress: Progress | None = None,
+) -> AttentionSpectrum:
+    """Draw attention several times and measure what `predict_attention` predicts.
+
+    Parameters
+    ----------
+    model, n_draws, rng, inputs, n_workers, progress
+        As in `observe_attention_spectrum`; a model without values.
+
+    Returns
+    -------
+    AttentionSpectrum
+        Every field an array of shape (n_draws,).
+
+    Notes
+    -----
+    A itself is A_⊥ plus uniform attention; its two leading singular values are those of
+    AAᵀ, all others are only looked at through √n A_⊥.
+
+    Examples
+    --------
+    >>> import attnlaw as al
+    >>> head = al.SelfAttention(n_tokens=200, head_dimension=200, inverse_temperature=0.5)
+    >>> seen = al.observe_attention(head, n_draws=2, rng=0)
+    >>> seen.top_singular_value.round(2)
+    array([1., 1.])
+    """
+    if model.value_dimension is not None:
+        raise complain("value_dimension", "None to observe A itself", model.value_dimension)
+    X = _checked(model, inputs)
+    _check_memory(model, n_workers)
+    trial = partial(_measure, model, X)
+    draws = run_trials(trial, n_draws, rng, n_workers=n_workers, progress=progress)
+    names = draws[0].__dataclass_fields__
+    return AttentionSpectrum(**{k: np.array([getattr(d, k) for d in draws]) for k in names})
+
+
+def _spectrum(
+    model: SelfAttention, matrix: str, inputs: Floats | None, rng: np.random.Generator
+) -> Floats:
+    return squared_singular_values(_combined(model, matrix, rng, inputs))
+
+
+def _measure(
+    model: SelfAttention, inputs: Floats | None, rng: np.random.Generator
+) -> AttentionSpectrum:
+    n = model.n_tokens
+    Y = _combined(model, "softmax", rng, inputs)
+    values = np.linalg.eigvalsh(Y @ Y.T)
+    uniform = uniform_attention(n, causal=model.causal)
+    if model.combination == "concatenate" and model.n_heads > 1:
+        uniform = np.tile(uniform, model.n_heads) / model.n_heads**0.5
+    A = Y / n**0.5 + uniform
+    leading = np.linalg.eigvalsh(A @ A.T)[::-1]
+    norm = float(np.sum(A**2))
+    return AttentionSpectrum(
+        mean_square=float(values.mean()),
+        second_moment=float((values**2).mean()),
+        bulk_edge=float(values[-1]),
+        top_singular_value=float(leading[0] ** 0.5),
+        second_singular_value=float(max(leading[1], 0.0) ** 0.5),
+        squared_frobenius_norm=norm,
+        stable_rank=norm / float(leading[0]),
+    )
+
+
+def _checked(model: SelfAttention, inputs: ArrayLike | None) -> Floats | None:
+    if inputs is None:
+        return None
+    X = real_array("inputs", inputs, ndim=2)
+    if len(X) != model.n_tokens or not X.shape[1]:
+        raise complain("inputs", f"of shape ({model.n_tokens}, m), a row for each token", X)
+    return X
+
+
+def _check_memory(model: SelfAttention, n_workers: int) -> None:
+    """Scores, their exponentials, the heads side by side and a Gram matrix."""
+    n = model.n_tokens
+    columns = n * (model.n_heads if model.combination == "concatenate" else 2)
+    inputs = 3 * n * n if model.input_spectrum is not None else 0
+    needed = 8 * (4 * n * n + 2 * n * columns + inputs + 2 * n * model.head_dimension)
+    check_memory(count("n_workers", n_workers) * float(needed), n, "n_tokens")

@@ -1,0 +1,172 @@
+"""Drawn attention: what must hold in every draw."""
+
+import re
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import attnlaw as al
+from attnlaw.simulation import attention as sim
+
+
+def head(n=60, d=20, beta=1.0, **more):
+    return al.SelfAttention(n_tokens=n, head_dimension=d, inverse_temperature=beta, **more)
+
+
+@pytest.mark.parametrize("beta", [0.0, 1.0, 50.0, 1e6])
+@pytest.mark.parametrize("causal", [False, True])
+def test_rows_sum_to_one_at_any_temperature(beta, causal):
+    scores = np.random.default_rng(0).standard_normal((40, 40)) * 30
+    A = sim.attention_matrix(scores, beta, causal=causal)
+    assert (A >= 0).all()
+    assert_allclose(A.sum(axis=1), 1, rtol=1e-13)
+    if causal:
+        assert (np.triu(A, 1) == 0).all()
+    if beta == 0:
+        assert_allclose(A, sim.uniform_attention(40, causal=causal), rtol=1e-13)
+
+
+def test_singular_values_by_gram_are_those_of_svd():
+    rng = np.random.default_rng(1)
+    for shape in ((30, 30), (30, 70), (30, 12)):
+        Y = rng.standard_normal(shape)
+        exact = np.zeros(30)
+        values = np.linalg.svd(Y, compute_uv=False) ** 2
+        exact[-values.size :] = values[::-1]
+        assert_allclose(sim.squared_singular_values(Y), exact, atol=1e-12 * exact[-1])
+
+
+def test_centred_attention_loses_the_constant_vector():
+    values = al.observe_attention_spectrum(head(), n_draws=3, rng=0)
+    assert values.shape == (3, 60)
+    assert (values[:, 0] < 1e-12 * values[:, -1]).all()
+    assert (np.diff(values, axis=1) >= 0).all()
+
+
+def test_draws_do_not_depend_on_their_number_or_on_workers():
+    few = al.observe_attention_spectrum(head(), n_draws=2, rng=7)
+    many = al.observe_attention_spectrum(head(), n_draws=3, rng=7, n_workers=2)
+    assert_allclose(few, many[:2], rtol=1e-9, atol=1e-13)
+
+
+def test_frozen_attention_counts_columns_like_poisson():
+    # β → ∞: one 1 in a row, squared singular values of √n A are n × column counts, Poisson(1).
+    n, draws = 400, 20
+    rng = np.random.default_rng(3)
+    counts = []
+    for _ in range(draws):
+        scores = rng.standard_normal((n, 80)) @ rng.standard_normal((80, n))
+        A = sim.attention_matrix(scores, 1e9)
+        found = np.sort(sim.squared_singular_values(A))
+        columns = A.sum(axis=0)
+        assert_allclose(found, np.sort(columns), atol=1e-9)
+        counts.append([np.mean(columns == k) for k in range(3)])
+    # Long keys win more often: at d_k = 80 the counts are a little more spread than Poisson's.
+    expected = np.exp(-1) / np.array([1, 1, 2])
+    assert_allclose(np.mean(counts, axis=0), expected, atol=0.12)
+    independent = [
+        [np.mean(np.bincount(rng.integers(n, size=n), minlength=n) == k) for k in range(3)]
+        for _ in range(draws)
+    ]
+    z = (np.mean(independent, axis=0) - expected) / (np.std(independent, axis=0) / draws**0.5)
+    assert np.abs(z).max() < 5
+
+
+def test_matrices_of_the_chain_are_close_to_each_other():
+    # P2 Figure 1: √n A_⊥ ≈ f(S)/√n ≈ its polynomial; the same scores in all three.
+    model = head(400, 400, 0.6)
+    by_name = {
+        name: al.observe_attention_spectrum(model, rng=5, matrix=name)[0] for name in sim.MATRICES
+    }
+    top = by_name["kernel"][-1]
+    assert np.abs(by_name["polynomial"] - by_name["kernel"]).max() < 1e-3 * top
+    assert np.abs(by_name["softmax"] - by_name["kernel"])[:-3].max() < 0.03 * top
+    assert np.abs(by_name["linear"] - by_name["kernel"])[:-3].max() < 0.06 * top
+
+
+def test_shapes_of_heads_values_and_output():
+    for combination in ("concatenate", "mean"):
+        more = {"n_heads": 3, "combination": combination}
+        for extra, rank in [
+            ({}, 59),
+            ({"value_dimension": 7}, 21),
+            ({"value_dimension": 7, "output_dimension": 5}, 5),
+        ]:
+            if (
+                combination == "mean"
+                and extra.get("value_dimension")
+                and "output_dimension" not in extra
+            ):
+                rank = 7
+            values = al.observe_attention_spectrum(head(**more, **extra), rng=0)[0]
+            assert values.size == 60
+            assert np.sum(values > 1e-10) in (rank, rank + 1)
+
+
+def test_observation_measures_the_matrix_itself():
+    model = head(80, 30, 0.8)
+    seen = al.observe_attention(model, n_draws=2, rng=4)
+    rng = np.random.default_rng(4).spawn(1)[0]
+    Q, K = rng.standard_normal((80, 30)), rng.standard_normal((80, 30))
+    A = sim.attention_matrix(Q @ K.T / 30**0.5, 0.8)
+    s = np.linalg.svd(A, compute_uv=False)
+    assert_allclose(seen.top_singular_value[0], s[0], rtol=1e-10)
+    assert_allclose(seen.second_singular_value[0], s[1], rtol=1e-10)
+    assert_allclose(seen.squared_frobenius_norm[0], np.sum(s**2), rtol=1e-10)
+    assert_allclose(seen.stable_rank[0], np.sum(s**2) / s[0] ** 2, rtol=1e-10)
+    assert_allclose(seen.mean_square[0], np.sum(s**2) - 1, rtol=1e-9)  # ‖A‖² = 1 + m₁
+
+
+def test_several_heads_are_observed_too():
+    seen = al.observe_attention(head(n_heads=3), n_draws=2, rng=0)
+    mean = al.observe_attention(head(n_heads=3, combination="mean"), n_draws=2, rng=0)
+    assert (seen.squared_frobenius_norm > mean.squared_frobenius_norm).all()
+    assert_allclose(seen.top_singular_value, 1, atol=0.1)
+
+
+def test_causal_attention_is_centred_by_its_own_mean():
+    values = al.observe_attention_spectrum(head(causal=True, beta=1e-9), rng=0)
+    assert values.max() < 1e-15
+
+
+def test_inputs_have_the_spectrum_asked_for():
+    model = head(50, 10, 1.0, input_spectrum=[0.0, 1.0, 2.0])
+    X = sim.sample_inputs(model, np.random.default_rng(0))
+    found = np.linalg.eigvalsh(X @ X.T)
+    assert_allclose(found.mean(), 1, rtol=0.02)
+    assert_allclose(np.unique(found.round(9)), [0, 1, 2], atol=1e-8)
+    given = al.observe_attention_spectrum(head(50, 10), rng=1, inputs=np.eye(50))
+    again = al.observe_attention_spectrum(head(50, 10), rng=1, inputs=np.eye(50)[:, ::-1])
+    assert given.shape == again.shape == (1, 50)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (
+            lambda: al.observe_attention_spectrum(head(), matrix="tanh"),
+            "matrix must be one of 'softmax', 'kernel', 'polynomial', 'linear', got 'tanh'.",
+        ),
+        (
+            lambda: al.observe_attention_spectrum(head(), inputs=np.ones((3, 2))),
+            "inputs must be of shape (60, m), a row for each token, got an array of shape (3, 2).",
+        ),
+        (
+            lambda: al.observe_attention(head(value_dimension=4)),
+            "value_dimension must be None to observe A itself, got 4.",
+        ),
+        (
+            lambda: al.observe_attention_spectrum(head(), n_draws=0),
+            "n_trials must be a whole number of at least 1, got 0.",
+        ),
+    ],
+)
+def test_bad_input_gets_the_sentence(call, sentence):
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        call()
+
+
+def test_sizes_that_do_not_fit_are_refused_before_anything_is_drawn():
+    with pytest.raises(ValueError, match=r"^n_tokens must be small enough for .* GiB of matrices"):
+        al.observe_attention(head(n=3_000_000))
