@@ -1,5 +1,11 @@
 """From a model to a prediction: closed forms, and never a random number."""
 
+from attnlaw.theory.attention import (
+    KeyNormOutlier,
+    attention_law,
+    key_norm_outlier,
+    predict_attention,
+)
 from attnlaw.theory.bulk import bulk_edge, bulk_law, edge_parameter
 from attnlaw.theory.classification import predict_accuracy
 from attnlaw.theory.planning import Plan, plan
@@ -8,15 +14,19 @@ from attnlaw.theory.thresholds import Thresholds, thresholds
 from attnlaw.theory.validity import Validity, validity
 
 __all__ = [
+    "KeyNormOutlier",
     "Plan",
     "Thresholds",
     "Validity",
+    "attention_law",
     "bulk_edge",
     "bulk_law",
     "edge_parameter",
+    "key_norm_outlier",
     "plan",
     "predict",
     "predict_accuracy",
+    "predict_attention",
     "squared_overlap",
     "thresholds",
     "validity",

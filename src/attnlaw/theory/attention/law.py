@@ -1,0 +1,117 @@
+"""The law of squared singular values of attention, in four orders of precision."""
+
+import numpy as np
+
+from attnlaw._validation import choice, complain
+from attnlaw.laws import Discrete, Law, MarchenkoPastur, ProfileLaw
+from attnlaw.models import SelfAttention
+from attnlaw.theory.attention.inputs import inputs_profile
+from attnlaw.theory.attention.profiles import (
+    norms_profile,
+    powers_profile,
+    projections,
+    tokens_profile,
+)
+from attnlaw.theory.attention.regime import warn_outside_regime
+
+__all__ = ["ORDERS", "attention_law", "linear_energy", "score_energy"]
+
+ORDERS = ("first", "powers", "norms", "tokens")
+_SMOOTHING = 0.01  # of a singular value: energies of rows are represented by a few nodes
+
+
+def score_energy(inverse_temperature: float) -> float:
+    """θ₁ = E f(x)² = e^{β²} − 1, for f(x) = e^{βx−β²/2} − 1 and x standard Gaussian.
+
+    Examples
+    --------
+    >>> round(score_energy(1.0), 12)
+    1.718281828459
+    """
+    return float(np.expm1(inverse_temperature**2))
+
+
+def linear_energy(inverse_temperature: float) -> float:
+    """θ₂ = (E f'(x))² = β²: what the linear part of f carries of its energy."""
+    return float(inverse_temperature**2)
+
+
+def attention_law(model: SelfAttention, order: str = "auto") -> Law:
+    """Law of the squared singular values of √n A_⊥, or of several heads (`SelfAttention`).
+
+    Parameters
+    ----------
+    model : SelfAttention
+        Heads, and what is made of them.
+    order : "auto", "first", "powers", "norms" or "tokens"
+        How much of a finite head is taken into account, from little to all; see Notes. "auto" is
+        "tokens" where it applies: orthonormal inputs and head_dimension ≥ 3.
+
+    Returns
+    -------
+    Law
+        On [0, ∞), with as much mass at 0 as the rank asks for.
+
+    Notes
+    -----
+    - "first" (P2, theory.md §6): n and d_k infinite with φ = n/d_k fixed,
+      (θ₂ MP_φ ⊞ (θ₁−θ₂)) ⊠ MP_1, θ₁ = e^{β²}−1, θ₂ = β².
+    - "powers" (theory.md §6): the k-th power of a score has D_k = C(d_k+k−1, k) dimensions and is
+      not noise, (⊞_k a_k² MP_{n/D_k}) ⊠ MP_1 with a_k² = β^{2k}/k!.
+    - "norms": spherical harmonics in place of powers, with their exact dimensions and
+      coefficients, and the spread of the norms of queries and keys.
+    - "tokens": and the energies of single rows at n tokens, where a few entries weigh much; the
+      law is smoothed over 1 % of a singular value.
+
+    Several heads: side by side, √(n/h) [A_⊥¹ … A_⊥ʰ] has (θ₂ MP_{φ/h} ⊞ (θ₁−θ₂)) ⊠ MP_{1/h} (P3:
+    γ_K = h d_k/n is 1/(φ/h)); their mean has the same with ⊠ MP_1, divided by h. Values and
+    output add ⊠ MP_{n/m}, m their number of columns. With an `input_spectrum` the law is that of
+    docs/theory/correlated-inputs.md, of first order in other respects.
+
+    Examples
+    --------
+    >>> import attnlaw as al
+    >>> head = al.SelfAttention(n_tokens=1000, head_dimension=1000, inverse_temperature=1.0)
+    >>> law = al.attention_law(head, order="first")
+    >>> law.edges.round(4)
+    array([0.    , 9.0095])
+    >>> round(law.moment(1), 12)      # e − 1
+    1.718281828459
+    """
+    choice("order", order, ("auto", *ORDERS))
+    spectrum = model.input_spectrum is not None
+    if order == "auto":
+        order = "first" if spectrum or model.head_dimension < 3 else "tokens"
+    if spectrum and order != "first":
+        raise complain("order", "'first' or 'auto' when there is an input_spectrum", order)
+    if model.inverse_temperature == 0:
+        return Discrete([0.0])
+    warn_outside_regime(model, order)
+    if spectrum:
+        return ProfileLaw(inputs_profile(model, projections(model)), _scale(model))
+    if order == "powers":
+        return ProfileLaw(powers_profile(model), _scale(model))
+    if order == "norms":
+        return ProfileLaw(norms_profile(model).profile, _scale(model))
+    if order == "tokens":
+        return ProfileLaw(tokens_profile(model).profile, _scale(model), _SMOOTHING)
+    return _first_order(model)
+
+
+def _scale(model: SelfAttention) -> float:
+    """Heads side by side are divided by √h."""
+    return 1.0 if _is_mean(model) else 1 / model.n_heads
+
+
+def _first_order(model: SelfAttention) -> Law:
+    beta, h = model.inverse_temperature, model.n_heads
+    linear, noise = linear_energy(beta), score_energy(beta) - linear_energy(beta)
+    rows = linear * MarchenkoPastur(model.token_ratio / h) + noise
+    law = rows / h @ MarchenkoPastur(1.0) if _is_mean(model) else rows @ MarchenkoPastur(1 / h)
+    for ratio in projections(model):
+        law = law @ MarchenkoPastur(ratio)
+    return law
+
+
+def _is_mean(model: SelfAttention) -> bool:
+    return model.combination == "mean"

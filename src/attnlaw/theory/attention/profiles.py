@@ -1,0 +1,219 @@
+"""Variance profiles of attention: norms of queries and keys, and energies at finite n."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.laws import VarianceProfile
+from attnlaw.models import SelfAttention
+from attnlaw.theory.attention.energies import energies
+from attnlaw.theory.attention.kernel import Kernel, Mode
+
+__all__ = [
+    "AttentionProfile",
+    "first_profile",
+    "norms_profile",
+    "powers_profile",
+    "projections",
+    "tokens_profile",
+]
+
+Floats = NDArray[np.float64]
+
+_STRUCTURE = 0.75  # n/N_k from which a block is structure and none of it noise
+_RESOLVED = 0.004  # n/N_k below which the dimension of a block makes no difference
+
+
+class AttentionProfile(NamedTuple):
+    """The profile of √n A_⊥, and the rank-one term of the key norms that comes on top of it."""
+
+    profile: VarianceProfile
+    term_rows: Floats  # squared factors of the term on kinds of rows
+    term_columns: Floats  # and of columns
+    term_energy: float  # its share of the mean squared singular value
+
+
+def projections(model: SelfAttention) -> tuple[float, ...]:
+    """Ratios n/(number of columns) of the value and output matrices: factors ⊠ MP."""
+    n = model.n_tokens
+    ratios = []
+    if model.value_dimension is not None:
+        heads = model.n_heads if model.combination == "concatenate" else 1
+        ratios.append(n / (heads * model.value_dimension))
+    if model.output_dimension is not None:
+        ratios.append(n / model.output_dimension)
+    return tuple(ratios)
+
+
+def first_profile(model: SelfAttention) -> AttentionProfile:
+    """Take the limit n, d_k → ∞: one block of ratio φ, noise, and a term of strength β⁴φ/2."""
+    square, h = model.inverse_temperature**2, model.n_heads
+    is_mean = model.combination == "mean"
+    one, share = np.ones(1), 1 / h if is_mean else 1.0
+    profile = VarianceProfile(
+        row_weights=one,
+        column_weights=one,
+        row_variances=np.array([[square], [np.expm1(square) - square]]) * share,
+        column_variances=np.ones((2, 1)),
+        ratios=np.array([model.token_ratio * share, 0.0]),
+        repeats=1 if is_mean else h,
+        factors=projections(model),
+    )
+    energy = square**2 / (2 * model.head_dimension) * share
+    return AttentionProfile(profile, one, energy * one, energy)
+
+
+def powers_profile(model: SelfAttention) -> VarianceProfile:
+    """Blocks of variance β^{2k}/k! and C(d_k+k−1, k) dimensions, all rows and columns alike."""
+    square, d, h = model.inverse_temperature**2, model.head_dimension, model.n_heads
+    is_mean = model.combination == "mean"
+    share = 1 / h if is_mean else 1.0
+    energies, ratios = [square], [model.token_ratio * share]
+    rest = float(np.expm1(square) - square)
+    k = 1
+    while ratios[-1] > 1e-3 and rest > 1e-12 * square:
+        k += 1
+        energies.append(energies[-1] * square / k)
+        ratios.append(ratios[-1] * k / (d + k - 1))
+        rest -= energies[-1]
+    energies.append(max(rest, 1e-15 * square))
+    return VarianceProfile(
+        row_weights=np.ones(1),
+        column_weights=np.ones(1),
+        row_variances=np.array(energies)[:, None] * share,
+        column_variances=np.ones((len(energies), 1)),
+        ratios=np.array([*ratios, 0.0]),
+        repeats=1 if is_mean else h,
+        factors=projections(model),
+    )
+
+
+def norms_profile(model: SelfAttention) -> AttentionProfile:
+    """Modes with their exact dimensions, and the spread of query and key norms.
+
+    Degrees with more than 250 n dimensions are noise, whose variance depends on the norms.
+    """
+    kernel = Kernel(model)
+    modes, rest = kernel.modes(_RESOLVED)
+    w = kernel.weights
+    a, c = rest @ w, w @ rest
+    alpha, gamma = _variances(modes)
+    profile = VarianceProfile(
+        row_weights=w,
+        column_weights=w,
+        row_variances=kernel.of_rows(np.vstack([alpha, a / (w @ a)])),
+        column_variances=kernel.of_columns(np.vstack([gamma, c])),
+        ratios=np.array([*(mode.ratio for mode in modes), 0.0]),
+        repeats=1 if kernel.is_mean else kernel.h,
+        factors=projections(model),
+    )
+    return AttentionProfile(profile, *kernel.key_norm_term())
+
+
+def tokens_profile(model: SelfAttention) -> AttentionProfile:
+    """Take into account also the energies of single rows and columns at n tokens.
+
+    Modes of at most n/0.75 dimensions are structure. What is above them is noise, with an energy
+    that fluctuates from row to row, even where its dimension can still be felt.
+    """
+    kernel = Kernel(model)
+    modes, _ = kernel.modes(_RESOLVED)
+    w = kernel.weights
+    felt = np.array([mode.degree > 1 and mode.ratio < _STRUCTURE for mode in modes])
+    noise = energies(kernel, [mode for mode, f in zip(modes, felt, strict=True) if not f])
+    rows, columns = _Side.of(w, noise.rows), _Side.of(w, noise.columns)
+    rows, columns = _balanced(rows, columns, 1 if kernel.is_mean else kernel.h)
+    alpha, gamma = _variances(modes)
+    alpha = alpha * noise.gain
+    a = rows.means - (alpha[felt] * (gamma[felt] @ w)[:, None]).sum(axis=0)
+    c = columns.means - (gamma[felt] * (alpha[felt] @ w)[:, None]).sum(axis=0)
+    a, c = np.maximum(a, 0.01 * rows.means), np.maximum(c, 0.01 * columns.means)
+    alpha = kernel.of_rows(np.vstack([alpha, a / (w @ a)]))[:, rows.kind]
+    gamma = kernel.of_columns(np.vstack([gamma, c]))[:, columns.kind]
+    fluctuates = np.append(felt, True)[:, None]
+    profile = VarianceProfile(
+        row_weights=rows.weights,
+        column_weights=columns.weights,
+        row_variances=alpha * np.where(fluctuates, rows.factor, 1.0),
+        column_variances=gamma * np.where(fluctuates, columns.factor, 1.0),
+        ratios=np.array([*(mode.ratio for mode in modes), 0.0]),
+        row_means=alpha * np.where(fluctuates, rows.tilt, 1.0),
+        column_means=gamma * np.where(fluctuates, columns.tilt, 1.0),
+        repeats=1 if kernel.is_mean else kernel.h,
+        factors=projections(model),
+    )
+    term_rows, term_columns, energy = kernel.key_norm_term()
+    return AttentionProfile(profile, term_rows[rows.kind], term_columns[columns.kind], energy)
+
+
+def _variances(modes: list[Mode]) -> tuple[Floats, Floats]:
+    """α and γ of the modes on the nodes (modes × nodes)."""
+    alpha = np.array([mode.strength * mode.left**2 for mode in modes])
+    gamma = np.array([mode.strength * mode.right**2 for mode in modes])
+    return alpha, gamma
+
+
+class _Side(NamedTuple):
+    """Rows or columns at finite n: their norm, and the factor by which their energy differs."""
+
+    kind: NDArray[np.intp]  # index of the norm
+    weights: Floats
+    factor: Floats  # ξ: energy over its mean at that norm
+    energy: Floats
+    tilt: Floats  # ξ^θ over its mean at that norm
+
+    @staticmethod
+    def of(weights: Floats, rules: list[tuple[Floats, Floats]]) -> "_Side":
+        kind = np.repeat(np.arange(len(rules)), [a.size for a, _ in rules])
+        energy = np.concatenate([a for a, _ in rules])
+        share = np.concatenate([w for _, w in rules])
+        mean = np.bincount(kind, energy * share)[kind]
+        return _Side(kind, weights[kind] * share, energy / mean, energy, np.ones_like(energy))
+
+    @property
+    def means(self) -> Floats:
+        """Mean energy at each norm."""
+        total = np.bincount(self.kind, self.weights)
+        return np.asarray(np.bincount(self.kind, self.weights * self.energy) / total)
+
+    def _tilt(self, theta: float) -> Floats:
+        raised = self.factor**theta
+        total = np.bincount(self.kind, self.weights)
+        return np.asarray(
+            raised / (np.bincount(self.kind, self.weights * raised) / total)[self.kind]
+        )
+
+    def message(self, values: Floats, theta: float = 0.0) -> float:
+        """Mean of `values`, with rows weighted as in the messages that they send."""
+        weights = self.weights * (self.energy / self.factor) * self._tilt(theta)
+        return float(weights @ values / weights.sum())
+
+    def tilted(self, values: Floats, target: float) -> "_Side":
+        """Choose θ so that the message of `values`, which fall with the energy, is `target`."""
+        low, high = -8.0, 8.0
+        if not self.message(values, high) < target < self.message(values, low):
+            return self  # energies that hardly vary leave nothing to choose
+        from scipy.optimize import brentq
+
+        theta = brentq(lambda t: self.message(values, t) - target, low, high)
+        return self._replace(tilt=self._tilt(float(theta)))
+
+
+def _balanced(rows: _Side, columns: _Side, h: int) -> tuple[_Side, _Side]:
+    """Weigh messages so that rows and columns agree on the mass near zero.
+
+    For noise alone, as w → 0, the rows need mean 1/a and the columns need h mean ρ/(1 + cρ) to be
+    the same number, where ρ is such that h mean cρ/(1 + cρ) = 1; both are 1/a and 1/c if h = 1.
+    Each side is moved to their geometric mean.
+    """
+    from scipy.optimize import brentq
+
+    by_rows = 1 / rows.energy
+    by_columns = 1 / columns.energy
+    if h > 1:
+        c, w = columns.energy, columns.weights
+        log_rho = brentq(lambda t: h * float(w @ (1 / (1 + np.exp(-t) / c))) - 1, -50.0, 50.0)
+        by_columns = h / (np.exp(-log_rho) + c)
+    target = np.sqrt(rows.message(by_rows) * columns.message(by_columns))
+    return rows.tilted(by_rows, target), columns.tilted(by_columns, target)

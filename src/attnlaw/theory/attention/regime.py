@@ -1,0 +1,92 @@
+"""Where the laws of attention stop being true, with the number that says so."""
+
+import warnings
+
+import numpy as np
+
+from attnlaw._validation import RegimeWarning
+from attnlaw.models import SelfAttention
+
+__all__ = ["normaliser_variance", "row_energy_variance", "warn_outside_regime"]
+
+_MOST_NORMALISER = 0.1
+_MOST_ENERGY = 1.0
+
+
+def normaliser_variance(model: SelfAttention) -> float:
+    """Relative variance of a row's normaliser, (E e^{β²r²} − 1)/n.
+
+    Notes
+    -----
+    E e^{β²r²} = (1 − 2β²/d_k)^{−d_k/2}, which tends to e^{β²}; at about β = √(log n) one entry
+    rules the normaliser and no expansion of the softmax holds. Infinite when 2β² ≥ d_k.
+
+    Examples
+    --------
+    >>> import attnlaw as al
+    >>> head = al.SelfAttention(n_tokens=1000, head_dimension=10**9, inverse_temperature=1.0)
+    >>> round(1000 * normaliser_variance(head), 6)      # e − 1
+    1.718282
+    """
+    return float(_exponential_moment(model.inverse_temperature**2, model.head_dimension)) / (
+        model.n_tokens
+    )
+
+
+def row_energy_variance(model: SelfAttention) -> float:
+    """Relative variance of the energy of a row over tokens, E f⁴/(n (E f²)²), for large d_k.
+
+    Notes
+    -----
+    E f⁴ = e^{6β²} − 4e^{3β²} + 6e^{β²} − 3 for f = e^{βx−β²/2} − 1. Laws of order "first",
+    "powers" and "norms" take the energy of a row to be its mean.
+
+    Examples
+    --------
+    >>> import attnlaw as al
+    >>> head = al.SelfAttention(n_tokens=1000, head_dimension=64, inverse_temperature=1.0)
+    >>> round(row_energy_variance(head), 3)
+    0.114
+    """
+    square = model.inverse_temperature**2
+    if square > 100:
+        return float("inf")
+    fourth = np.exp(6 * square) - 4 * np.exp(3 * square) + 6 * np.exp(square) - 3
+    return float(fourth / np.expm1(square) ** 2 / model.n_tokens) if square else 0.0
+
+
+def _exponential_moment(square: float, dimension: int) -> float:
+    """E e^{β²r²} − 1 for r² a mean of d squares of standard Gaussians."""
+    if 2 * square >= dimension:
+        return float("inf")
+    exponent = -0.5 * dimension * np.log1p(-2 * square / dimension)
+    return float(np.expm1(exponent)) if exponent < 700 else float("inf")
+
+
+def warn_outside_regime(model: SelfAttention, order: str) -> None:
+    """Warn when the model is outside the regime of a law of this order."""
+    n, beta = model.n_tokens, model.inverse_temperature
+    if model.causal:
+        warnings.warn(
+            "no law is known for causal attention: the mask keeps "
+            f"{(n + 1) / (2 * n):.1%} of the entries, and the law of the unmasked head is given.",
+            RegimeWarning,
+            stacklevel=4,
+        )
+    variance = normaliser_variance(model)
+    energy = row_energy_variance(model)
+    if variance > _MOST_NORMALISER:
+        warnings.warn(
+            f"inverse_temperature {beta:g} is near or above √(log n) = {np.log(n) ** 0.5:.3g}: a "
+            f"row's normaliser has relative variance {variance:.3g}, and the law assumes that it "
+            f"is below {_MOST_NORMALISER:g}.",
+            RegimeWarning,
+            stacklevel=4,
+        )
+    elif order != "tokens" and energy > _MOST_ENERGY:
+        warnings.warn(
+            f"the energy of a row at {n} tokens has relative variance {energy:.3g}, and a law of "
+            f'order "{order}" assumes that it is small; order "tokens" does not.',
+            RegimeWarning,
+            stacklevel=4,
+        )
