@@ -4,6 +4,17 @@ from attnlaw.laws.discrete import Discrete
 from attnlaw.laws.distance import ks_distance
 from attnlaw.laws.law import Atom, Law
 from attnlaw.laws.marchenko_pastur import MarchenkoPastur
+from attnlaw.laws.profile import VarianceProfile
+from attnlaw.laws.profile_law import ProfileLaw
 from attnlaw.laws.semicircle import Semicircle
 
-__all__ = ["Atom", "Discrete", "Law", "MarchenkoPastur", "Semicircle", "ks_distance"]
+__all__ = [
+    "Atom",
+    "Discrete",
+    "Law",
+    "MarchenkoPastur",
+    "ProfileLaw",
+    "Semicircle",
+    "VarianceProfile",
+    "ks_distance",
+]
