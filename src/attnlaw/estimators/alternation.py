@@ -17,33 +17,35 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.estimators.sequences import Floats, Sequences
+from attnlaw.estimators.sequences import Sequences
+
+Floats = NDArray[np.float64]
 
 __all__ = ["Optimum", "cross_position_covariance", "hollow", "maximise"]
 
 KRYLOV_STEPS = 5  # products with S(w) in each turn
 MOST_TURNS = 60
 SETTLED = 1e-6  # relative rise of J in one turn below which it has converged
-EXPLORED = 3072  # sequences on which many starts are tried; all are used in the end
+AGREEING = 3  # starts that reach the same optimum before it is believed to be the best
+EXPLORED = 2**17  # tokens on which many starts are tried; all are used in the end
+TRACE_NUMBERS = 2**25  # of embeddings from which τ is computed
 PAIRWISE_PRODUCTS = 2e10  # spent on comparing positions pair by pair
 
 
 class Optimum(NamedTuple):
     """The best weights and direction, and what they attain."""
 
-    weights: NDArray[np.float64]  # w (L,), ‖w‖ = 1
-    direction: NDArray[np.float64]  # u (d,), ‖u‖ = 1
+    weights: Floats  # w (L,), ‖w‖ = 1
+    direction: Floats  # u (d,), ‖u‖ = 1
     objective: float  # J(w, u)
 
 
-def hollow(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
+def hollow(matrices: Floats) -> Floats:
     """Return square matrices (along leading axes) with their diagonals set to zero."""
     return np.asarray(matrices * (1 - np.eye(matrices.shape[-1])))
 
 
-def cross_position_covariance(
-    data: Sequences, directions: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def cross_position_covariance(data: Sequences, directions: Floats) -> Floats:
     """Return the hollow Γ(u) for each column u of `directions`: (d, S) to (S, L, L)."""
     P = data.project(directions)
     products = (np.swapaxes(P, 1, 2) @ P).astype(np.float64)
@@ -52,15 +54,14 @@ def cross_position_covariance(
 
 def maximise(data: Sequences, rng: np.random.Generator) -> Optimum:
     """Maximise J(w, u) over unit weights and directions, from several starts."""
-    N, _, d = data.shape
-    few = data if N <= EXPLORED else data.take(np.sort(rng.choice(N, EXPLORED, replace=False)))
-    W = starts(few, rng)
-    U = rng.standard_normal((d, len(W)))
-    for turns, kept in ((2, 8), (4, 2)):
-        for _ in range(turns):
-            W, U, J = _turn(few, W, U)
-        leading = np.argsort(-J)[:kept]
-        W, U, J = W[leading], U[:, leading], J[leading]
+    few = data.some(max(1024, EXPLORED // data.shape[1]), rng)
+    W, U, J = _explore(few, cheap_starts(few, rng), rng)
+    if not _agree(W):
+        found = _explore(few, pairwise_starts(few, rng), rng)
+        W = np.concatenate([W, found[0]])
+        U = np.concatenate([U, found[1]], axis=1)
+        J = np.concatenate([J, found[2]])
+    W, U, J = _best(W, U, J, 1 if _agree(W) else 2)
     for _ in range(MOST_TURNS):
         before = J
         W, U, J = _turn(data, W, U)
@@ -70,26 +71,53 @@ def maximise(data: Sequences, rng: np.random.Generator) -> Optimum:
     return Optimum(W[best], U[:, best], float(J[best]))
 
 
-def starts(data: Sequences, rng: np.random.Generator, n_random: int = 4) -> NDArray[np.float64]:
+def _explore(
+    data: Sequences, W: Floats, rng: np.random.Generator
+) -> tuple[Floats, Floats, Floats]:
+    """Take a few turns from every start, and some more from the better ones; best first."""
+    U = rng.standard_normal((data.shape[2], len(W)))
+    for turns in (2, 2, 2):
+        for _ in range(turns):
+            W, U, J = _turn(data, W, U)
+        W, U, J = _best(W, U, J, 8)
+        if _agree(W):
+            break
+    return W, U, J
+
+
+def _agree(W: Floats) -> bool:
+    """Return whether the first, best weights were reached from several starts."""
+    return bool(np.sum((W @ W[0]) ** 2 > 0.9) >= AGREEING)
+
+
+def _best(W: Floats, U: Floats, J: Floats, n: int) -> tuple[Floats, Floats, Floats]:
+    """Keep the n candidates with the largest J, in falling order."""
+    leading = np.argsort(-J)[:n]
+    return W[leading], U[:, leading], J[leading]
+
+
+def cheap_starts(data: Sequences, rng: np.random.Generator, n_random: int = 4) -> Floats:
     """Return unit weights to start from, one in each row.
 
     The mean; the leading eigenvectors and the strongest pairs of τ_ll' = tr Ĉ_ll', which knows
-    signs; the strongest pairs of ‖Ĉ_ll'‖² without its bias, with either sign; random ones.
+    signs; random ones.
     """
     L = data.shape[1]
-    traces = _traces(data)
+    traces = _traces(data.some(max(256, TRACE_NUMBERS // (L * data.shape[2])), rng))
     leading = np.linalg.eigh(traces)[1][:, ::-1].T[:3]
-    squares = _squared_norms(data, rng)
-    rows = [np.ones((1, L)), leading, rng.standard_normal((n_random, L))]
-    rows.append(_pairs(traces, np.sign(traces), 6))
-    rows += [_pairs(squares, np.full((L, L), sign), 3) for sign in (1.0, -1.0)]
-    W = np.concatenate(rows)
+    pairs = _pairs(traces, np.sign(traces), 6)
+    W = np.concatenate([np.ones((1, L)), leading, pairs, rng.standard_normal((n_random, L))])
     return np.asarray(W / np.linalg.norm(W, axis=1, keepdims=True))
 
 
-def _pairs(
-    strengths: NDArray[np.float64], signs: NDArray[np.float64], n_pairs: int
-) -> NDArray[np.float64]:
+def pairwise_starts(data: Sequences, rng: np.random.Generator) -> Floats:
+    """Return the strongest pairs of ‖Ĉ_ll'‖² without its bias, with either sign."""
+    squares = _squared_norms(data, rng)
+    W = [_pairs(squares, np.full(squares.shape, sign), 3) for sign in (1.0, -1.0)]
+    return np.asarray(np.concatenate(W) / np.sqrt(2))
+
+
+def _pairs(strengths: Floats, signs: Floats, n_pairs: int) -> Floats:
     """Return weights ±1 on each of the strongest pairs of positions."""
     first, second = np.triu_indices(len(strengths), 1)
     order = np.argsort(-np.abs(strengths[first, second]))[:n_pairs]
@@ -100,28 +128,24 @@ def _pairs(
     return W
 
 
-def _turn(
-    data: Sequences, W: NDArray[np.float64], U: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+def _turn(data: Sequences, W: Floats, U: Floats) -> tuple[Floats, Floats, Floats]:
     """Improve the directions for these weights, then the weights for those directions."""
     U = _leading_directions(data, W, U)
     values, vectors = np.linalg.eigh(cross_position_covariance(data, U))
     return vectors[:, :, -1], U, values[:, -1]
 
 
-def _leading_directions(
-    data: Sequences, W: NDArray[np.float64], U: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _leading_directions(data: Sequences, W: Floats, U: Floats) -> Floats:
     """Lanczos for the top eigenvectors of the S(w), each from its own column of U."""
     A = hollow(W[:, :, None] * W[:, None, :]) / np.maximum(data.pair_counts, 1)
 
-    def product(V: NDArray[np.float64]) -> NDArray[np.float64]:
-        P: Floats = data.project(V)
+    def product(V: Floats) -> Floats:
+        P = data.project(V)
         return data.backproject(P @ A.astype(P.dtype))  # S(w) v = Σ_il (P A)_il T_il
 
     steps = min(KRYLOV_STEPS, data.shape[2])
     basis = [U / np.linalg.norm(U, axis=0)]
-    images: list[NDArray[np.float64]] = []
+    images: list[Floats] = []
     for _ in range(steps):
         images.append(product(basis[-1]))
         fresh = images[-1].copy()
@@ -140,7 +164,7 @@ def _leading_directions(
     return np.asarray(U / np.linalg.norm(U, axis=0))
 
 
-def _traces(data: Sequences) -> NDArray[np.float64]:
+def _traces(data: Sequences) -> Floats:
     """Return the hollow matrix of tr Ĉ_ll' = mean of T_il·T_il'."""
     L = data.shape[1]
     total = np.zeros((L, L))
@@ -149,15 +173,15 @@ def _traces(data: Sequences) -> NDArray[np.float64]:
     return hollow(total / np.maximum(data.pair_counts, 1))
 
 
-def _squared_norms(data: Sequences, rng: np.random.Generator) -> NDArray[np.float64]:
+def _squared_norms(data: Sequences, rng: np.random.Generator) -> Floats:
     """Return the hollow matrix of ‖Ĉ_ll'‖² without its bias.
 
     (1/n²) Σ_{i≠j} (T_il·T_jl)(T_il'·T_jl'): leaving out i = j removes the part that noise has
     in the mean. On as many sequences as can be afforded.
     """
-    N, L, d = data.shape
-    n = int(np.clip(np.sqrt(PAIRWISE_PRODUCTS / (L * d)), 64, N)) if N > 64 else N
-    few = data if n == N else data.take(np.sort(rng.choice(N, n, replace=False)))
+    _, L, d = data.shape
+    few = data.some(max(256, int(np.sqrt(PAIRWISE_PRODUCTS / (L * d)))), rng)
+    n = few.shape[0]
     T = np.concatenate(list(few.centred_blocks())).swapaxes(0, 1).astype(np.float32)
     total = np.zeros((L, L))
     block = max(1, int(2**22 / (L * n)))

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._validation import Random, complain, count, random_generator, real
 from attnlaw.estimators.alternation import (
+    TRACE_NUMBERS,
     Optimum,
     cross_position_covariance,
     hollow,
@@ -18,6 +19,7 @@ from attnlaw.estimators.sequences import Sequences, as_sequences
 __all__ = ["PoolingWeights", "learn_pooling_weights"]
 
 Floats = NDArray[np.float64]
+MOST_GROUPS = 2000  # that the bootstrap draws from
 AGREEMENT = 16.0  # d (u·u')² is about 1 for directions that have nothing in common
 
 
@@ -121,7 +123,7 @@ def learn_pooling_weights(
     held_out = [_judge(halves[1 - k], fits[k]) for k in range(2)]
 
     gamma = (held_out[0][0] + held_out[1][0]) / 2
-    power = _signal_power(data, fits[0].direction, fits[1].direction) or _least_power(gamma)
+    power = _signal_power(data, fits[0], fits[1], rng) or _least_power(gamma)
     learned, uniform = (np.concatenate([h[k] for h in held_out]) / power for k in (1, 2))
     gains = _bootstrap_means(learned - uniform, count("n_bootstrap", n_bootstrap), rng)
     low, high = np.quantile(gains, [(1 - level) / 2, (1 + level) / 2])
@@ -152,14 +154,17 @@ def _judge(data: Sequences, fit: Optimum) -> tuple[Floats, Floats, Floats]:
     return cross_position_covariance(data, u)[0], each(fit.weights), each(np.full(L, L**-0.5))
 
 
-def _signal_power(data: Sequences, u: Floats, v: Floats) -> float:
+def _signal_power(
+    data: Sequences, first: Optimum, second: Optimum, rng: np.random.Generator
+) -> float:
     """Return |uᵀΣv − σ² u·v|, Σ the tokens' covariance; 0 when u and v do not agree."""
-    d = data.shape[2]
+    _, L, d = data.shape
+    u, v = first.direction, second.direction
     if (u @ v) ** 2 < AGREEMENT / d:
         return 0.0
     both = data.project(np.stack([u, v], axis=1)).astype(np.float64)
     n_tokens = float(np.trace(data.pair_counts))
-    noise = data.total_variance() / d
+    noise = data.some(max(256, TRACE_NUMBERS // (L * d)), rng).total_variance() / d
     return float(abs(np.vdot(both[0], both[1]) / n_tokens - noise * (u @ v)))
 
 
@@ -184,6 +189,9 @@ def _nearest_correlation(off_diagonal: Floats) -> Floats:
 
 def _bootstrap_means(values: Floats, n: int, rng: np.random.Generator) -> Floats:
     """Return the means of n samples drawn with replacement."""
+    if len(values) > MOST_GROUPS:  # groups of samples are as good as samples, and fewer
+        groups = np.array_split(rng.permutation(values), MOST_GROUPS)
+        values = np.array([group.mean() for group in groups])
     N = len(values)
     block = max(1, 2**22 // N)
     sizes = [min(block, n - start) for start in range(0, n, block)]

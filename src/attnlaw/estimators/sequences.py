@@ -80,6 +80,11 @@ class Sequences:
             pooled[rows] = (each @ self.embed(rows)).reshape(-1, d)
         return pooled
 
+    def some(self, n: int, rng: np.random.Generator) -> "Sequences":
+        """Return n of the sequences, drawn at random; all if there are no more."""
+        N = self.shape[0]
+        return self if n >= N else self.take(np.sort(rng.choice(N, n, replace=False)))
+
     def take(self, rows: NDArray[np.intp]) -> "Sequences":
         """Return some of the sequences, as a copy."""
         raise NotImplementedError
@@ -150,30 +155,25 @@ class TokenSequences(Sequences):
     def __init__(
         self, tokens: NDArray[Any], table: Floats, mask: NDArray[np.bool_] | None
     ) -> None:
-        used, places = np.unique(
-            tokens if mask is None else np.where(mask, tokens, tokens[mask][0]),
-            return_inverse=True,
-        )
-        self._set(places.reshape(tokens.shape), np.ascontiguousarray(table[used]), mask)
-
-    def _set(
-        self, tokens: NDArray[np.intp], table: Floats, mask: NDArray[np.bool_] | None
-    ) -> None:
         from scipy.sparse import csr_array
 
+        if mask is not None:
+            tokens = np.where(mask, tokens, tokens[mask][0])  # padding may hold anything
+        used, places = np.unique(tokens, return_inverse=True)
         self.shape = (*tokens.shape, table.shape[1])
-        self.mask, self._tokens, self._table, self._dtype = mask, tokens, table, table.dtype
+        self.mask, self._dtype = mask, table.dtype
+        self._tokens = places.reshape(tokens.shape)
+        self._table = np.ascontiguousarray(table[used])
         n = tokens.size
-        ones = np.ones(n, dtype=table.dtype)
         self._indicator = csr_array(
-            (ones, tokens.ravel(), np.arange(n + 1)), shape=(n, len(table))
+            (np.ones(n, dtype=table.dtype), self._tokens.ravel(), np.arange(n + 1)),
+            shape=(n, len(used)),
         ).T
 
     def take(self, rows: NDArray[np.intp]) -> "TokenSequences":
-        """Return some of the sequences; the table is shared."""
-        part = object.__new__(TokenSequences)
-        part._set(self._tokens[rows], self._table, None if self.mask is None else self.mask[rows])
-        return part
+        """Return some of the sequences, with the tokens that occur in them."""
+        mask = None if self.mask is None else self.mask[rows]
+        return TokenSequences(self._tokens[rows], self._table, mask)
 
     def embed(self, rows: slice) -> Floats:
         """Return T for some of the sequences, zero where there is no token: (n, L, d)."""
