@@ -10,7 +10,7 @@ from attnlaw.figures.pooling import Pieces, long_table, rows
 from attnlaw.models import PooledSequences
 from attnlaw.simulation import observe
 from attnlaw.theory import predict
-from attnlaw.weights import causal_weights
+from attnlaw.weights import mean_weights
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,7 +44,7 @@ def setting(quick: bool) -> dict[str, str]:
     """Return the parameters used, as words."""
     sizes = _sizes(quick)
     return {
-        "ratios": rf"$\delta = {DELTA}$, $\gamma = {GAMMA}$, $\|\mu\| = {NORM}$, causal weights, "
+        "ratios": rf"$\delta = {DELTA}$, $\gamma = {GAMMA}$, $\|\mu\| = {NORM}$, mean weights, "
         rf"$L = {LENGTH}$, prefix of {PREFIX}, tokens from a table, centred",
         "dimensions (trials)": ", ".join(f"{d} ({n})" for d, n in sizes),
     }
@@ -56,7 +56,7 @@ def _model() -> PooledSequences:
         sample_ratio=GAMMA,
         signal_norm=NORM,
         correlation=prefix_correlation(LENGTH, PREFIX),
-        weights=causal_weights(LENGTH),
+        weights=mean_weights(LENGTH),
     )
 
 
@@ -108,7 +108,7 @@ def draw(tables: Tables) -> "Figure":
             2 * table["standard_error"],
             fmt=marker,
             color=color,
-            label=f"{words}: fitted rate {slope:.2f} ± {error:.2f}",
+            label=f"{words}: fitted rate −{-slope:.2f} ± {error:.2f}",
         )
         level = np.exp(np.mean(np.log(table["relative_error"]) - rate * np.log(d)))
         axes.plot(d, level * d**rate, color=color, linewidth=1.2)

@@ -20,8 +20,8 @@ TITLE = "Critical signal norm and effective SNR (P1 Fig. 5)"
 CLAIM = (
     r"The critical norm $\|\mu\|_c=\sqrt{(\kappa/\alpha)(\delta+t^*)}$ falls as the informative "
     r"prefix grows, fastest for the optimal weights. At a fixed prefix $p$ the SNR "
-    r"$\alpha/\kappa$ of mean pooling decays to 1 like $1+p(p-1)/L$, the causal weights decay "
-    r"more slowly, and the optimum stays at $p$."
+    r"$\alpha/\kappa$ of mean pooling decays to 1 like $1+p(p-1)/L$, the causal weights overtake "
+    r"it as sequences grow longer, and the optimum stays at $p$."
 )
 SECONDS = (15.0, 90.0)
 
@@ -150,6 +150,7 @@ def draw(tables: Tables) -> "Figure":
     left.set_xlabel(f"informative prefix $p$ (of {LENGTH} positions)")
     left.set_ylabel(r"critical signal norm $\|\mu\|_c$")
     left.set_ylim(bottom=0)
+    left.set_xticks([1, 5, 10, 15, 20])
     left.set_title("(a) weakest signal found")
     left.legend(loc="upper right", ncols=1)
     right.set_xscale("log")
