@@ -18,6 +18,10 @@ FIGURES = (
     "embedding_table",
     "causal_limit",
     "convergence",
+    "attention_bulk",
+    "attention_breakdown",
+    "attention_inputs",
+    "attention_heads",
 )
 """Names of all figures, in the order of the report."""
 

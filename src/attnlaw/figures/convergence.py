@@ -35,9 +35,8 @@ QUANTITIES = {
 def _sizes(quick: bool) -> list[tuple[int, int]]:
     """Return pairs of dimension and number of trials."""
     if quick:
-        return [(100, 200), (200, 100), (400, 80), (1000, 50), (2000, 40)]
-    return [(100, 1000), (200, 600), (400, 400), (1000, 200), (2000, 120), (4000, 80),
-            (10000, 60), (20000, 40)]  # fmt: skip
+        return [(100, 150), (200, 100), (400, 60), (1000, 30), (2000, 20)]
+    return [(100, 400), (200, 300), (400, 200), (1000, 100), (2000, 60), (4000, 40), (10000, 20)]
 
 
 def setting(quick: bool) -> dict[str, str]:

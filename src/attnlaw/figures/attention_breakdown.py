@@ -1,0 +1,156 @@
+"""P2: the leading singular values against temperature, and where the law breaks down."""
+
+import warnings
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import pdtr
+
+from attnlaw import style
+from attnlaw._validation import RegimeWarning
+from attnlaw.figures.figure import Check, Tables, z_check
+from attnlaw.figures.pooling import Pieces, long_table, summary
+from attnlaw.models import SelfAttention
+from attnlaw.simulation import observe_attention, observe_attention_spectrum
+from attnlaw.theory import attention_law
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TITLE = "Temperature: leading singular values, breakdown and the frozen limit (P2)"
+CLAIM = (
+    r"$s_1(A)\to1$ and $s_2(A)\to0$ like $\sqrt{\lambda_+/n}$ as long as $\beta$ stays below "
+    r"$\sqrt{\log n}$; beyond, single entries dominate their rows and the largest singular values "
+    r"leave the law. As $\beta\to\infty$ each row keeps a single 1, and the squared singular "
+    r"values are the column counts, Poisson(1)."
+)
+SECONDS = (12.0, 60.0)
+
+
+def _sizes(quick: bool) -> tuple[int, int, int]:
+    """Return n = d_k, the draws at each temperature, and the draws of the frozen limit."""
+    return (300, 4, 6) if quick else (1000, 6, 10)
+
+
+def setting(quick: bool) -> dict[str, str]:
+    """Return the parameters used, as words."""
+    n, draws, frozen = _sizes(quick)
+    return {
+        "size": rf"$n = d_k = {n}$; {draws} draws at each $\beta$, {frozen} at $\beta = 50$",
+        "breakdown": rf"$\sqrt{{\log n}} = {np.sqrt(np.log(n)):.2f}$",
+    }
+
+
+def compute(quick: bool, rng: np.random.Generator) -> Tables:
+    """Compute outside the regime of the law without its warnings: to leave it is the point."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RegimeWarning)
+        return _compute(quick, rng)
+
+
+def _compute(quick: bool, rng: np.random.Generator) -> Tables:
+    """Measure the two leading singular values of A over β, and the counts at β = 50."""
+    n, draws, n_frozen = _sizes(quick)
+    pieces: Pieces = []
+    for beta in np.arange(0.5, 3.01, 0.25):
+        model = SelfAttention(n_tokens=n, head_dimension=n, inverse_temperature=float(beta))
+        seen = observe_attention(model, draws, rng)
+        top, top_error = summary(seen.top_singular_value)
+        second, second_error = summary(seen.second_singular_value)
+        edge = float(attention_law(model, order="first").edges[-1])
+        pieces.append(
+            {
+                "inverse_temperature": [beta],
+                "n_tokens": n,
+                "top": top,
+                "top_error": top_error,
+                "second": second,
+                "second_error": second_error,
+                "second_predicted": np.sqrt(edge / n),
+            }
+        )
+    frozen = SelfAttention(n_tokens=n, head_dimension=n, inverse_temperature=50.0)
+    shares = []
+    counts = np.arange(7)
+    for values in observe_attention_spectrum(frozen, n_frozen, rng):
+        shares.append([np.mean(np.abs(values / n - k) < 0.5) for k in counts])
+    mean, error = summary(shares)
+    poisson = np.diff(pdtr(counts, 1.0), prepend=0.0)
+    return {
+        "leading": long_table(pieces),
+        "frozen": {"count": counts, "share": mean, "standard_error": error, "poisson": poisson},
+    }
+
+
+def draw(tables: Tables) -> "Figure":
+    """Draw s₁ and s₂ against β, and the frozen limit."""
+    import matplotlib.pyplot as plt
+
+    figure, (left, right) = plt.subplots(
+        1, 2, figsize=(7.4, 3.5), gridspec_kw={"width_ratios": [1.5, 1]}
+    )
+    table = tables["leading"]
+    beta, n = table["inverse_temperature"], table["n_tokens"][0]
+    left.errorbar(beta, table["top"], 2 * table["top_error"], fmt="s", color="#009E73",
+                  label=r"$s_1(A)$")  # fmt: skip
+    left.errorbar(beta, table["second"], 2 * table["second_error"], fmt="o", color=style.OUTLIER,
+                  label=r"$s_2(A)$")  # fmt: skip
+    left.axhline(1, color=style.PREDICTED)
+    label = r"law: 1 and $\sqrt{\lambda_+/n}$"
+    left.plot(beta, table["second_predicted"], color=style.PREDICTED, label=label)
+    left.axvline(np.sqrt(np.log(n)), color=style.EDGE, linestyle=":", linewidth=1)
+    left.annotate(r"$\sqrt{\log n}$", (np.sqrt(np.log(n)), 0.03), xytext=(-4, 0), ha="right",
+                  textcoords="offset points", fontsize=8)  # fmt: skip
+    left.set_yscale("log")
+    left.set_ylim(top=max(4, 1.3 * table["top"].max()))
+    left.set_xlabel(r"inverse temperature $\beta$")
+    left.set_ylabel("singular value of $A$")
+    left.set_title("(a) leading singular values")
+    left.legend(loc="upper left")
+    frozen = tables["frozen"]
+    right.bar(frozen["count"], frozen["share"], 0.8, color=style.OBSERVED, label=r"$\beta = 50$")
+    right.plot(frozen["count"], frozen["poisson"], "-", color=style.PREDICTED, label="Poisson(1)")
+    right.set_xlabel("squared singular value of $A$")
+    right.set_ylabel("share")
+    right.set_title("(b) frozen limit")
+    right.legend()
+    return figure
+
+
+def check(tables: Tables) -> list[Check]:
+    """Compare the law below breakdown, its failure above, and the frozen limit."""
+    table, frozen = tables["leading"], tables["frozen"]
+    beta, n = table["inverse_temperature"], float(table["n_tokens"][0])
+    cold = beta <= 0.75
+    hot = beta >= 2.25
+    allowed = 3 * n ** (-2 / 3) * table["second_predicted"]
+    return [
+        z_check(
+            r"$s_2(A)$ at $\beta\le 0.75$",
+            table["second_predicted"][cold],
+            table["second"][cold],
+            table["second_error"][cold],
+            finite_size=allowed[cold],
+            basis=r"a relative $3\,n^{-2/3}$",
+        ),
+        z_check(
+            r"$s_2(A)$ at $\beta\ge 2.25$, towards the breakdown",
+            table["second_predicted"][hot],
+            table["second"][hot],
+            table["second_error"][hot],
+            finite_size=allowed[hot],
+            basis=r"a relative $3\,n^{-2/3}$",
+            explanation=r"Near $\sqrt{\log n}$ the largest entries of a row, $e^{\beta\max S}$, "
+            "are no longer small beside their sum: its moments are not reached at this size.",
+        ),
+        z_check(
+            r"column counts at $\beta=50$",
+            frozen["poisson"],
+            frozen["share"],
+            frozen["standard_error"],
+            finite_size=2 / n,
+            basis="$2/n$ of finite size",
+            explanation=r"Keys of larger norm attract more rows when $d_k$ is finite: the counts "
+            "are spread a little more than Poisson's.",
+        ),
+    ]
