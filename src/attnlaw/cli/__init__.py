@@ -17,6 +17,7 @@ COMMANDS = {
     "weights": "Compare pooling weights on a positional correlation.",
     "law": "Describe a limiting spectrum: edges, moments, quantiles, density.",
     "table": "Inspect an embedding table: noise, outliers, and a check that can fail.",
+    "explore": "Open the explorer: the laws under sliders, in a browser.",
     "reproduce": "Reproduce the figures of both papers: pictures, tables, report.",
 }
 

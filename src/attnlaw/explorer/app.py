@@ -1,0 +1,152 @@
+"""The application: a frame with a menu, one page at a time, and the server that shows it."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import dash_mantine_components as dmc
+from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
+
+from attnlaw.explorer.charts import FONT
+from attnlaw.explorer.frame import notice, page_layout, register_page
+from attnlaw.explorer.pages import PAGES
+
+__all__ = ["create_app", "serve"]
+
+LARGEST_REQUEST = 96 * 2**20
+"""Bytes of a request; an upload travels as text, a third longer than its file."""
+
+NAVBAR = {"width": 200, "breakpoint": "sm", "collapsed": {"mobile": True}}
+
+
+def create_app() -> Dash:
+    """Return the explorer as a Dash application; everything it loads, it serves itself."""
+    app = Dash(
+        "attnlaw.explorer",
+        title="attnlaw explorer",
+        update_title="",
+        assets_folder=str(Path(__file__).with_name("assets")),
+        serve_locally=True,
+        use_pages=False,
+        pages_folder="",
+        suppress_callback_exceptions=True,
+        add_log_handler=False,
+        meta_tags=[{"name": "viewport", "content": "width=device-width, initial-scale=1"}],
+    )
+    app.server.config["MAX_CONTENT_LENGTH"] = LARGEST_REQUEST
+    app.layout = _layout()
+    _register_frame(app)
+    for page in PAGES.values():
+        register_page(app, page)
+    return app
+
+
+def serve(host: str, port: int) -> Any:
+    """Return a server bound to its port, whose `run` serves until it is interrupted."""
+    from waitress import create_server
+
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)
+    return create_server(
+        create_app().server,
+        host=host,
+        port=port,
+        threads=8,
+        ident="attnlaw",
+        max_request_body_size=LARGEST_REQUEST,
+    )
+
+
+def _layout() -> Any:
+    links = [
+        dmc.NavLink(
+            label=page.title, href=f"/{page.name}", id=f"nav-{page.name}", py=6, active=False
+        )
+        for page in PAGES.values()
+    ]
+    header = dmc.Group(
+        [
+            dmc.Group(
+                [
+                    dmc.Burger(
+                        id="burger", size="sm", hiddenFrom="sm", opened=False,
+                        attributes={"root": {"aria-label": "Menu"}},
+                    ),
+                    dmc.Text("attnlaw", fw=700, size="lg"),
+                    dmc.Text("explorer", c="dimmed", size="lg"),
+                ],
+                gap="xs",
+            ),
+            dmc.Button(
+                "Light / dark", id="theme-switch", variant="default", size="compact-sm", n_clicks=0
+            ),
+        ],
+        justify="space-between",
+        h="100%",
+        px="md",
+    )  # fmt: skip
+    return dmc.MantineProvider(
+        [
+            dcc.Location(id="url", refresh=False),
+            dcc.Store(id="theme", storage_type="local"),
+            dcc.Store(id="narrow"),
+            html.A("Skip to the page", href="#page", className="skip"),
+            dmc.AppShell(
+                [
+                    dmc.AppShellHeader(header),
+                    dmc.AppShellNavbar(dmc.Stack(links, gap=2, p="xs"), id="navbar"),
+                    dmc.AppShellMain(html.Main(id="page")),
+                ],
+                id="shell",
+                header={"height": 52},
+                navbar=NAVBAR,
+                padding="md",
+            ),
+        ],
+        id="mantine",
+        theme={
+            "primaryColor": "blue",
+            "defaultRadius": "md",
+            "fontFamily": FONT,
+            "headings": {"fontFamily": FONT},
+        },
+    )
+
+
+def _register_frame(app: Dash) -> None:
+    @app.callback(Output("page", "children"), Input("url", "pathname"), State("url", "search"))
+    def _route(path: str | None, search: str | None) -> Any:
+        name = (path or "/").strip("/") or next(iter(PAGES))
+        if name not in PAGES:
+            return notice(f"There is no page {path!r} here; choose one from the menu.", "red")
+        return page_layout(PAGES[name], search)
+
+    app.clientside_callback(
+        f"path => {list(PAGES)}.map((name, k) => path === '/' + name || (path === '/' && !k))",
+        [Output(f"nav-{name}", "active") for name in PAGES],
+        Input("url", "pathname"),
+    )
+    app.clientside_callback(
+        ClientsideFunction("explorer", "narrow"), Output("narrow", "data"), Input("url", "id")
+    )
+    app.clientside_callback(
+        ClientsideFunction("explorer", "theme"),
+        Output("theme", "data"),
+        Input("theme-switch", "n_clicks"),
+        State("theme", "data"),
+    )
+    app.clientside_callback(
+        "theme => theme || 'light'",
+        Output("mantine", "forceColorScheme"),
+        Input("theme", "data"),
+    )
+    app.clientside_callback(
+        "opened => ({width: 200, breakpoint: 'sm', collapsed: {mobile: !opened}})",
+        Output("shell", "navbar"),
+        Input("burger", "opened"),
+    )
+    app.clientside_callback(
+        "() => false",
+        Output("burger", "opened"),
+        Input("url", "pathname"),
+        prevent_initial_call=True,
+    )

@@ -1,0 +1,145 @@
+"""Figures as plain dictionaries, in the colours of `attnlaw.style`, light and dark.
+
+Dictionaries rather than `plotly.graph_objects`: validating every attribute would take longer than
+computing the law.
+"""
+
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attnlaw import style
+
+__all__ = ["COLOURS", "Look", "bars", "figure", "line", "stem", "vertical"]
+
+Trace = dict[str, Any]
+COLOURS = {
+    "light": {
+        "text": "#25262b", "grid": "#e6e8eb", "paper": "#ffffff",
+        "nothing": "#eef0f3", "muted": "#6b7280",
+        "edge": style.EDGE, "observed": style.OBSERVED, "scale": "Cividis",
+    },
+    "dark": {
+        "text": "#d9dbe0", "grid": "#3a3d44", "paper": "#1f2023",
+        "nothing": "#2e3036", "muted": "#9aa0aa",
+        "edge": "#b8bcc4", "observed": "#5d7690", "scale": "Cividis",
+    },
+}  # fmt: skip
+
+
+class Look(NamedTuple):
+    """How a figure is to look: the theme, and whether the screen is narrow."""
+
+    theme: Literal["light", "dark"] = "light"
+    is_narrow: bool = False
+
+    @property
+    def colours(self) -> dict[str, str]:
+        """Colours of the theme."""
+        return COLOURS[self.theme]
+
+
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
+
+
+def figure(
+    look: Look, traces: list[Trace], *, x: dict[str, Any], y: dict[str, Any], **layout: Any
+) -> dict[str, Any]:
+    """Return a figure with the project's axes."""
+    colours = look.colours
+    axis = {
+        "gridcolor": colours["grid"],
+        "zerolinecolor": colours["grid"],
+        "linecolor": colours["muted"],
+        "ticks": "outside",
+        "tickcolor": colours["muted"],
+        "automargin": True,
+    }
+    base = {
+        "paper_bgcolor": colours["paper"],
+        "plot_bgcolor": colours["paper"],
+        "font": {"family": FONT, "size": 13, "color": colours["text"]},
+        "margin": {"l": 56, "r": 16, "t": 34, "b": 46},
+        "legend": {
+            "orientation": "h",
+            "x": 0,
+            "y": 1.02,
+            "yanchor": "bottom",
+            "font": {"size": 12},
+        },
+        "hovermode": "closest",
+        "hoverlabel": {"font": {"family": FONT}},
+        "xaxis": {**axis, **x},
+        "yaxis": {**axis, **y},
+    }
+    for name in [key for key in layout if key.startswith(("xaxis", "yaxis"))]:
+        layout[name] = {**axis, **layout[name]}
+    return {"data": traces, "layout": {**base, **layout}}
+
+
+def line(
+    x: ArrayLike, y: ArrayLike, name: str, colour: str = style.PREDICTED, **more: Any
+) -> Trace:
+    """Return a predicted curve."""
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": numbers(x),
+        "y": numbers(y),
+        "name": name,
+        "line": {"color": colour, "width": 2.2, **more.pop("line", {})},
+        **more,
+    }
+
+
+def bars(x: ArrayLike, heights: ArrayLike, name: str, colour: str, **more: Any) -> Trace:
+    """Return observed bars."""
+    return {
+        "type": "bar",
+        "x": numbers(x),
+        "y": numbers(heights),
+        "name": name,
+        "marker": {"color": colour, "line": {"width": 0}},
+        **more,
+    }
+
+
+def stem(x: float, height: float, name: str, colour: str, **more: Any) -> Trace:
+    """Return an eigenvalue that stands alone: a stem with a marker on top."""
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "x": [x, x],
+        "y": [0.0, height],
+        "name": name,
+        "line": {"color": colour, "width": 2},
+        "marker": {"color": colour, "size": [0, 11], **more.pop("marker", {})},
+        "hovertemplate": f"{name}<br>%{{x:.5g}}<extra></extra>",
+        **more,
+    }
+
+
+def vertical(x: float, height: float, name: str, look: Look) -> Trace:
+    """Return a dashed line at an edge or a threshold."""
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [x, x],
+        "y": [0.0, height],
+        "name": name,
+        "line": {"color": look.colours["edge"], "width": 1.2, "dash": "dash"},
+        "hovertemplate": f"{name}<br>%{{x:.5g}}<extra></extra>",
+    }
+
+
+def numbers(values: ArrayLike) -> list[Any]:
+    """Return an array as lists, with null for what is not finite (JSON has no NaN)."""
+    array = np.asarray(values, dtype=float)
+    if np.isfinite(array).all():
+        return list(array.tolist())
+    return [numbers(row) if np.ndim(row) else _number(row) for row in array]
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -1,0 +1,296 @@
+"""What all pages share: controls beside a figure, numbers, formulas, code, link and downloads."""
+
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import dash_mantine_components as dmc
+from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
+
+from attnlaw._validation import RegimeWarning
+from attnlaw.explorer.charts import Look
+from attnlaw.explorer.controls import Control, Values, build_controls, read_query, write_query
+
+__all__ = [
+    "Page",
+    "LIVE",
+    "Reading",
+    "View",
+    "notice",
+    "page_layout",
+    "register_page",
+    "shown",
+    "tex",
+]
+
+LIVE: Any = {"aria-live": "polite"}
+"""Told by screen readers when it changes."""
+
+_ONE_AT_A_TIME = threading.Lock()
+"""Held while a view is made: Python records warnings for the whole process, not for a thread."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """A number beside the figure."""
+
+    key: str  # of its element's id
+    label: str
+    value: str
+    symbol: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """Everything that a page shows for one setting of its controls."""
+
+    figure: dict[str, Any]
+    readings: Sequence[Reading]
+    formula: str  # Markdown with TeX
+    code: str  # Python that reproduces the view
+    sentence: str = ""  # the finding in words
+    warnings: Sequence[str] = ()
+    extra: Any = None  # what the page adds below the numbers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """A page of the explorer."""
+
+    name: str  # in its address and in the ids of its components
+    title: str
+    purpose: str  # one sentence under the title
+    controls: tuple[Control, ...]
+    view: Callable[[Values, Look, Any], View]
+    has_extra: bool = False  # the view also depends on a store of the page's own
+    above: Callable[[], Any] = field(default=lambda: None)  # components over the figure
+    below_controls: Callable[[Values], Any] = field(default=lambda _: None)
+    more_callbacks: Callable[[Dash], None] = field(default=lambda _: None)
+    graph: Mapping[str, Any] = field(default_factory=dict)  # further properties of the figure
+
+
+def shown(value: Any, digits: int = 4) -> str:
+    """Write a number for a reader.
+
+    Examples
+    --------
+    >>> shown(0.77612345), shown(float("inf"))
+    ('0.7761', '∞')
+    """
+    number = float(value)
+    if number != number or abs(number) == float("inf"):
+        return "–" if number != number else "∞"
+    return f"{number:.{digits}g}"
+
+
+def tex(value: Any, digits: int = 4) -> str:
+    r"""Write a number for a formula.
+
+    Examples
+    --------
+    >>> print(tex(1.5e-7))
+    1.5 \times 10^{-7}
+    """
+    text = shown(value, digits).replace("∞", r"\infty")
+    if "e" in text:
+        mantissa, exponent = text.split("e")
+        text = rf"{mantissa} \times 10^{{{int(exponent)}}}"
+    return text
+
+
+def notice(text: str, colour: str = "yellow") -> Any:
+    """Return one sentence in a box."""
+    return dmc.Alert(text, color=colour, variant="light", py=6, className="notice")
+
+
+def page_layout(page: Page, search: str | None) -> Any:
+    """Return a page in the state that a link describes."""
+    values, messages = read_query(page.controls, search)
+    name = page.name
+    panel = dmc.Paper(
+        [build_controls(name, page.controls, values), page.below_controls(values)],
+        withBorder=True,
+        p="md",
+        radius="md",
+        className="panel",
+    )
+    figure = dmc.Paper(
+        [
+            page.above(),
+            dcc.Graph(
+                id=f"{name}-figure",
+                responsive=True,
+                config={"displaylogo": False, "displayModeBar": False, "scrollZoom": False},
+                **{"className": "figure", **page.graph},
+            ),
+            _toolbar(name),
+        ],
+        withBorder=True,
+        p="xs",
+        radius="md",
+        className="card",
+    )
+    return html.Div(
+        [
+            dmc.Title(page.title, order=1, size="h2"),
+            dmc.Text(page.purpose, c="dimmed", mb="sm"),
+            html.Div([notice(message) for message in messages], id=f"{name}-link-notices"),
+            html.Div(
+                [
+                    panel,
+                    html.Div(
+                        [
+                            html.Div(id=f"{name}-notices", className="notices", **LIVE),
+                            figure,
+                            html.Div(id=f"{name}-readings"),
+                            _formula_and_code(name),
+                        ],
+                        className="results",
+                    ),
+                ],
+                className="columns",
+            ),
+            *([dcc.Store(id=f"{name}-extra")] if page.has_extra else []),
+        ]
+    )
+
+
+def register_page(app: Dash, page: Page) -> None:
+    """Connect a page's controls to its view."""
+    name, controls = page.name, page.controls
+    inputs = [Input(control.identifier(name), control.property) for control in controls]
+    extra = [Input(f"{name}-extra", "data")] if page.has_extra else []
+
+    @app.callback(
+        Output(f"{name}-figure", "figure"),
+        Output(f"{name}-readings", "children"),
+        Output(f"{name}-notices", "children"),
+        Output(f"{name}-late", "data"),
+        Input("theme", "data"),
+        Input("narrow", "data"),
+        *extra,
+        *inputs,
+    )
+    def _draw(theme: str | None, narrow: Any, *arguments: Any) -> Any:
+        own = arguments[0] if page.has_extra else None
+        given = arguments[len(extra) :]
+        try:
+            values = {c.name: c.check(v) for c, v in zip(controls, given, strict=True)}
+            with _ONE_AT_A_TIME, warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always", RegimeWarning)
+                look = Look("dark" if theme == "dark" else "light", bool(narrow))
+                view = page.view(values, look, own)
+        except (ValueError, ArithmeticError, MemoryError) as error:
+            return no_update, no_update, notice(str(error), "red"), no_update
+        remarks = dict.fromkeys(
+            str(w.message) for w in caught if issubclass(w.category, RegimeWarning)
+        )
+        sentences = [*view.warnings, *(remark[:1].upper() + remark[1:] for remark in remarks)]
+        late = {
+            "page": name,
+            "query": write_query(controls, values),
+            "formula": view.formula,
+            "code": view.code,
+        }
+        return view.figure, _readings(name, view), [notice(text) for text in sentences], late
+
+    app.clientside_callback(
+        ClientsideFunction("explorer", "settle"),
+        Output(f"{name}-late", "modified_timestamp"),
+        Input(f"{name}-late", "data"),
+        prevent_initial_call=True,
+    )
+    for control in controls:
+        _register_control(app, name, control)
+    for form in ("png", "svg", "csv", "link"):
+        app.clientside_callback(
+            ClientsideFunction("explorer", form),
+            Output(f"{name}-{form}", "n_clicks"),
+            Input(f"{name}-{form}", "n_clicks"),
+            State(f"{name}-figure", "id"),
+            prevent_initial_call=True,
+        )
+    page.more_callbacks(app)
+
+
+def _register_control(app: Dash, page: str, control: Control) -> None:
+    identifier = control.identifier(page)
+    if control.kind in ("number", "whole"):
+        app.clientside_callback(
+            ClientsideFunction("explorer", "sync"),
+            Output(identifier, "value"),
+            Output(f"{identifier}-slider", "value"),
+            Input(identifier, "value"),
+            Input(f"{identifier}-slider", "value"),
+            prevent_initial_call=True,
+        )
+    if control.shown_if is not None:
+        other, values = control.shown_if
+        app.clientside_callback(
+            f"value => ({{display: {list(values)!r}.includes(value) ? 'block' : 'none'}})",
+            Output(f"{identifier}-row", "style"),
+            Input(f"{page}-{other}", "value"),
+        )
+
+
+def _toolbar(name: str) -> Any:
+    buttons = (
+        ("link", "Copy link", "Copy a link that restores this view"),
+        ("png", "PNG", "Download the figure as PNG"),
+        ("svg", "SVG", "Download the figure as SVG"),
+        ("csv", "CSV", "Download the numbers of the figure"),
+    )
+    return dmc.Group(
+        [
+            dmc.Button(
+                label, id=f"{name}-{key}", variant="default", size="compact-sm", n_clicks=0,
+                attributes={"root": {"aria-label": hint, "title": hint}},
+            )
+            for key, label, hint in buttons
+        ],
+        gap="xs",
+        justify="flex-end",
+    )  # fmt: skip
+
+
+def _readings(name: str, view: View) -> list[Any]:
+    sentence = dmc.Text(view.sentence, id=f"{name}-sentence", className="sentence")
+    cells = [
+        html.Div(
+            [
+                html.Div([r.label, html.Span(r.symbol, className="symbol")], className="label"),
+                html.Div(r.value, id=f"{name}-reading-{r.key}", className="value"),
+            ],
+            className="reading",
+        )
+        for r in view.readings
+    ]
+    return [
+        *([sentence] if view.sentence else []),
+        html.Div(cells, className="readings"),
+        view.extra,
+    ]
+
+
+def _formula_and_code(name: str) -> Any:
+    formula = dcc.Markdown(id=f"{name}-formula", mathjax=True, className="formula")
+    code = dmc.CodeHighlight(
+        id=f"{name}-code", code=" ", language="python", copyLabel="Copy as Python"
+    )
+    return dmc.Accordion(
+        [
+            dmc.AccordionItem(
+                [dmc.AccordionControl("Formulas with these numbers"), dmc.AccordionPanel(formula)],
+                value="formula",
+            ),
+            dmc.AccordionItem(
+                [dmc.AccordionControl("Copy as Python"), dmc.AccordionPanel(code)], value="code"
+            ),
+        ],
+        multiple=True,
+        value=["formula", "code"],
+        variant="separated",
+        mt="sm",
+    )

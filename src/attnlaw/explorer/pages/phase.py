@@ -1,0 +1,294 @@
+"""Phase diagram: the alignment over two parameters, for one weighting or two side by side."""
+
+from typing import Any
+
+import dash_mantine_components as dmc
+import numpy as np
+from dash import Dash, Input, Output, State, no_update
+
+import attnlaw as al
+from attnlaw import style
+from attnlaw._validation import complain
+from attnlaw.explorer.charts import COLOURS, Look, Trace, figure, numbers
+from attnlaw.explorer.controls import Control, Values, write_query
+from attnlaw.explorer.frame import Page, Reading, View, shown, tex
+from attnlaw.explorer.pages.spectrum import CONTROLS as SPECTRUM_CONTROLS
+from attnlaw.explorer.parameters import (
+    CORRELATION,
+    RATIOS,
+    READING,
+    WEIGHT_NAMES,
+    WEIGHTS,
+    correlation_code,
+    correlation_from,
+    weights_code,
+    weights_from,
+)
+
+__all__ = ["PAGE"]
+
+AXES = {"signal_norm": "‖μ‖", "vocab_ratio": "δ = d/V", "sample_ratio": "γ = d/N"}
+AXIS_NAMES = {
+    "signal_norm": "signal norm ‖μ‖", "vocab_ratio": "vocabulary ratio δ = d/V",
+    "sample_ratio": "sample ratio γ = d/N",
+}  # fmt: skip
+N_POINTS = 90
+
+PLANE = (
+    Control(
+        name="across", label="Across", kind="choice", section="Plane", default="sample_ratio",
+        options=tuple(AXES.items()),
+    ),
+    Control(
+        name="across_to", label="… up to", kind="number", section="Plane", default=2.0,
+        lowest=0.1, highest=10, step=0.1,
+    ),
+    Control(
+        name="up", label="Up", kind="choice", section="Plane", default="signal_norm",
+        options=tuple(AXES.items()),
+    ),
+    Control(
+        name="up_to", label="… up to", kind="number", section="Plane", default=2.0,
+        lowest=0.1, highest=10, step=0.1,
+    ),
+)  # fmt: skip
+
+COMPARED = (
+    Control(
+        name="beside",
+        label="Compare with",
+        kind="choice",
+        section="Pooling",
+        default="optimal",
+        options=(("none", "nothing"), *WEIGHT_NAMES.items()),
+    ),
+)
+
+POINT = tuple(
+    Control(
+        name=control.name, label=control.label, symbol=control.symbol, kind="number",
+        section="Cross-hair", default=control.default, lowest=0, highest=10, step=0.01,
+    )
+    for control in RATIOS
+)  # fmt: skip
+
+CONTROLS = (*PLANE, *POINT, READING[0], *CORRELATION, *WEIGHTS, *COMPARED)
+
+
+def view(values: Values, look: Look, _: Any) -> View:
+    """Return heat maps, boundaries, and the numbers under the cross-hair."""
+    across, up = str(values["across"]), str(values["up"])
+    if across == up:
+        raise complain("up", "another parameter than the one across", up)
+    R = correlation_from(values)
+    names = [str(values["weights"])]
+    if values["beside"] not in ("none", names[0]):
+        names.append(str(values["beside"]))
+    x, y = (np.linspace(0, float(values[f"{axis}_to"]), N_POINTS) for axis in ("across", "up"))
+    traces: list[Trace] = []
+    readings, snrs = [], []
+    for k, name in enumerate(names):
+        w = weights_from(values, R, name)
+        point = _model(values, R, w)
+        snrs.append(point.snr)
+        grid = {key: float(values[key]) for key in AXES} | {across: x[None, :], up: y[:, None]}
+        overlap = al.squared_overlap(snr=point.snr, sampling=str(values["sampling"]), **grid)
+        traces += _panel_traces(k, len(names), name, x, y, np.asarray(overlap), values, look)
+        traces.append(_boundary(k, name, point, grid, x, y))
+        readings += _readings(k, name, point)
+    return View(
+        figure=_figure(values, traces, names, look),
+        readings=readings,
+        formula=_formula(values, names, snrs),
+        code=_code(values, names),
+        sentence="Click in the map to move the cross-hair. The dashed line is the boundary: "
+        "to its dark side nothing of the signal is found.",
+        extra=dmc.Anchor(
+            "Open the cross-hair's model on the Spectrum page",
+            href=f"/spectrum{_spectrum_query(values)}",
+            id="phase-open",
+            mt="sm",
+            display="inline-block",
+        ),
+    )
+
+
+def _model(values: Values, R: Any, w: Any, **ratios: Any) -> al.PooledSequences:
+    point = {key: float(values[key]) for key in AXES} | ratios
+    return al.PooledSequences(
+        correlation=R,
+        weights=w,
+        sampling="token" if values["sampling"] == "token" else "gaussian",
+        **point,
+    )
+
+
+def _panel_traces(
+    k: int, n: int, name: str, x: Any, y: Any, overlap: Any, values: Values, look: Look
+) -> list[Trace]:
+    axes = {"xaxis": f"x{k + 1}" if k else "x", "yaxis": f"y{k + 1}" if k else "y"}
+    left, up = AXES[str(values["across"])].split(" ")[0], AXES[str(values["up"])].split(" ")[0]
+    heat = {
+        "type": "heatmap", "x": numbers(x), "y": numbers(y), "z": numbers(overlap.round(5)),
+        "zmin": 0, "zmax": 1, "colorscale": look.colours["scale"], "name": name,
+        "showscale": k == n - 1, "zsmooth": "best",
+        "colorbar": {"title": {"text": "ζ"}, "thickness": 12, "outlinewidth": 0},
+        "hovertemplate": f"{left} = %{{x:.3f}}<br>{up} = %{{y:.3f}}<br>ζ = %{{z:.4f}}"
+        f"<extra>{name}</extra>", **axes,
+    }  # fmt: skip
+    at_x, at_y = float(values[str(values["across"])]), float(values[str(values["up"])])
+    cross = {
+        "type": "scatter", "mode": "markers", "x": [at_x], "y": [at_y],
+        "name": f"{name}, cross-hair",
+        "marker": {
+            "symbol": "cross-thin", "size": 18, "line": {"width": 2.5, "color": style.PREDICTED},
+        },
+        "hoverinfo": "skip", "showlegend": False, **axes,
+    }  # fmt: skip
+    return [heat, cross]
+
+
+def _boundary(
+    k: int, name: str, point: al.PooledSequences, grid: dict[str, Any], x: Any, y: Any
+) -> Trace:
+    """Return the contour that the library's detectability draws, in the units of the plane."""
+    everywhere = al.PooledSequences(
+        correlation=point.correlation, weights=point.weights, sampling=point.sampling, **grid
+    )
+    distance = np.asarray(grid["signal_norm"]) - np.asarray(
+        al.thresholds(everywhere).sample_signal_norm
+    )
+    distance = np.broadcast_to(distance, everywhere.shape)
+    return {
+        "type": "contour", "x": numbers(x), "y": numbers(y), "z": numbers(distance),
+        "contours": {"start": 0, "end": 0, "size": 1, "coloring": "none"},
+        "line": {"color": "#ffffff", "width": 2, "dash": "dash", "smoothing": 1},
+        "showscale": False, "showlegend": False, "hoverinfo": "skip", "name": f"{name}, boundary",
+        "xaxis": f"x{k + 1}" if k else "x", "yaxis": f"y{k + 1}" if k else "y",
+    }  # fmt: skip
+
+
+def _figure(values: Values, traces: list[Trace], names: list[str], look: Look) -> dict[str, Any]:
+    x = {
+        "title": {"text": AXIS_NAMES[str(values["across"])]},
+        "range": [0, values["across_to"]],
+        "showgrid": False,
+    }
+    y = {
+        "title": {"text": AXIS_NAMES[str(values["up"])]},
+        "range": [0, values["up_to"]],
+        "showgrid": False,
+    }
+    titles = [
+        {
+            "text": f"<b>{name}</b>",
+            "x": 0.52 * k * (not look.is_narrow), "y": 1.01 - 0.57 * k * look.is_narrow,
+            "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom",
+            "showarrow": False,
+        }
+        for k, name in enumerate(names)
+    ]  # fmt: skip
+    layout: dict[str, Any] = {"annotations": titles, "dragmode": False}
+    if len(names) == 2 and look.is_narrow:
+        layout["xaxis2"] = {**x, "anchor": "y2"}
+        layout["yaxis2"] = {**y, "domain": [0.0, 0.42], "anchor": "x2"}
+        y = {**y, "domain": [0.58, 1.0]}
+    elif len(names) == 2:
+        layout["xaxis2"] = {**x, "domain": [0.52, 1.0], "anchor": "y2"}
+        layout["yaxis2"] = {**y, "title": {"text": ""}, "anchor": "x2", "showticklabels": False}
+        x = {**x, "domain": [0.0, 0.48]}
+    return figure(look, traces, x=x, y=y, **layout)
+
+
+def _readings(k: int, name: str, point: al.PooledSequences) -> list[Reading]:
+    spike, critical = al.predict(point), al.thresholds(point)
+    found = "" if spike.is_detectable else " (lost)"
+    return [
+        Reading(
+            key=f"squared_overlap-{k}", label=f"Alignment, {name}", symbol="ζ",
+            value=shown(spike.squared_overlap) + found,
+        ),
+        Reading(
+            key=f"threshold-{k}", label=f"Critical signal, {name}", symbol="‖μ‖",
+            value=shown(critical.sample_signal_norm),
+        ),
+        Reading(key=f"snr-{k}", label=f"SNR, {name}", symbol="α/κ", value=shown(point.snr)),
+    ]  # fmt: skip
+
+
+def _formula(values: Values, names: list[str], snrs: list[float]) -> str:
+    token = values["sampling"] == "token"
+    lent = r"-\delta" if token else ""
+    strength = r"(\lVert\mu\rVert^2+\delta)" if token else r"\lVert\mu\rVert^2"
+    ceiling = r"\,\frac{\lVert\mu\rVert^2}{\lVert\mu\rVert^2+\delta}" if token else ""
+    ratios = ", ".join(
+        rf"\frac{{\alpha}}{{\kappa}}={tex(snr)}\ \text{{({name})}}"
+        for name, snr in zip(names, snrs, strict=True)
+    )
+    return rf"""
+Only the signal-to-noise ratio of the weights enters: ${ratios}$. With
+$t=\frac{{\alpha}}{{\kappa}}{strength}-\delta$ and the positive root $t_*$ of
+$t^3=(\delta+\gamma+\delta\gamma)\,t+2\delta\gamma$, the boundary is
+
+$$\lVert\mu\rVert^2=\frac{{\kappa}}{{\alpha}}\,(\delta+t_*){lent},$$
+
+and beyond it the alignment is
+
+$$\zeta=\frac{{t^3-(\delta+\gamma+\delta\gamma)\,t-2\delta\gamma}}{{t^2(t+\gamma)}}{ceiling}.$$
+"""
+
+
+def _code(values: Values, names: list[str]) -> str:
+    across, up = str(values["across"]), str(values["up"])
+    third = next(key for key in AXES if key not in (across, up))
+    weights = "".join(f'    "{name}": {weights_code(values, name)},\n' for name in names)
+    return (
+        f"import numpy as np\n\nimport attnlaw as al\n\n{correlation_code(values)}"
+        f"weightings = {{\n{weights}}}\n"
+        f"x = np.linspace(0, {values['across_to']:g}, {N_POINTS})    # {across}\n"
+        f"y = np.linspace(0, {values['up_to']:g}, {N_POINTS})    # {up}\n"
+        "for name, w in weightings.items():\n"
+        "    model = al.PooledSequences(\n"
+        f"        {across}=x[None, :], {up}=y[:, None], {third}={values[third]:g},\n"
+        f'        correlation=R, weights=w, sampling="{values["sampling"]}",\n'
+        "    )\n"
+        "    alignment = al.predict(model).squared_overlap     # (90, 90)\n"
+        "    critical = al.thresholds(model).sample_signal_norm\n"
+    )
+
+
+def _spectrum_query(values: Values) -> str:
+    """Return the link of the Spectrum page with the model under the cross-hair."""
+    shared = {c.name: values.get(c.name, c.default) for c in SPECTRUM_CONTROLS}
+    for control in RATIOS:
+        low, high = control.lowest, control.highest
+        shared[control.name] = float(np.clip(float(values[control.name]), low, high))
+    return write_query(SPECTRUM_CONTROLS, shared)
+
+
+def _callbacks(app: Dash) -> None:
+    @app.callback(
+        *(Output(f"phase-{key}", "value", allow_duplicate=True) for key in AXES),
+        Input("phase-figure", "clickData"),
+        State("phase-across", "value"),
+        State("phase-up", "value"),
+        prevent_initial_call=True,
+    )
+    def _move(click: Any, across: str, up: str) -> Any:
+        try:
+            point = click["points"][0]
+            place = {across: round(float(point["x"]), 4), up: round(float(point["y"]), 4)}
+        except (TypeError, KeyError, IndexError, ValueError):
+            return [no_update] * len(AXES)
+        return [place.get(key, no_update) for key in AXES]
+
+
+PAGE = Page(
+    name="phase",
+    title="Phase diagram",
+    purpose="Where in the plane of two parameters the signal is found, and how well.",
+    controls=CONTROLS,
+    view=view,
+    more_callbacks=_callbacks,
+    graph={"className": "figure two"},
+)

@@ -1,0 +1,251 @@
+"""The pooled-sequence model as controls: values → model, and the same as Python text."""
+
+from collections.abc import Mapping
+from typing import Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+import attnlaw as al
+from attnlaw._validation import complain
+from attnlaw.explorer.controls import Control, Value
+
+__all__ = [
+    "CORRELATION",
+    "RATIOS",
+    "READING",
+    "WEIGHTS",
+    "WEIGHT_NAMES",
+    "correlation_code",
+    "correlation_from",
+    "matrix_text",
+    "model_code",
+    "model_from",
+    "numbers_text",
+    "weights_code",
+    "weights_from",
+]
+
+Floats = NDArray[np.float64]
+
+RATIOS = (
+    Control(
+        name="signal_norm", label="Signal norm", symbol="‖μ‖", kind="number",
+        section="Signal and data", default=1.2, lowest=0, highest=4, step=0.01,
+    ),
+    Control(
+        name="vocab_ratio", label="Vocabulary ratio", symbol="δ = d/V", kind="number",
+        section="Signal and data", default=0.5, lowest=0, highest=4, step=0.01,
+    ),
+    Control(
+        name="sample_ratio", label="Sample ratio", symbol="γ = d/N", kind="number",
+        section="Signal and data", default=0.4, lowest=0.01, highest=4, step=0.01,
+    ),
+)  # fmt: skip
+
+READING = (
+    Control(
+        name="sampling", label="Reading of the model", kind="choice", section="Signal and data",
+        default="token", options=(("token", "real tokens"), ("gaussian", "idealised")),
+    ),
+    Control(
+        name="centred", label="Subtract the sample mean", kind="switch", section="Signal and data",
+        default=True,
+    ),
+)  # fmt: skip
+
+CORRELATION = (
+    Control(
+        name="correlation", label="Correlation of positions", symbol="R", kind="choice",
+        section="Sequence", default="prefix",
+        options=(
+            ("prefix", "prefix shares the signal"),
+            ("autoregressive", "decays with distance"),
+            ("spiked", "spiked along a direction"),
+            ("matrix", "a matrix of your own"),
+        ),
+    ),
+    Control(
+        name="length", label="Length", symbol="L", kind="whole", section="Sequence",
+        default=20, lowest=2, highest=64, step=1,
+        shown_if=("correlation", ("prefix", "autoregressive", "spiked")),
+    ),
+    Control(
+        name="prefix", label="Prefix", symbol="p", kind="whole", section="Sequence",
+        default=5, lowest=0, highest=64, step=1, shown_if=("correlation", ("prefix", "spiked")),
+    ),
+    Control(
+        name="within", label="Correlation within", symbol="r", kind="number", section="Sequence",
+        default=1.0, lowest=0, highest=1, step=0.01, shown_if=("correlation", ("prefix",)),
+    ),
+    Control(
+        name="coefficient", label="Of neighbours", symbol="a", kind="number", section="Sequence",
+        default=0.8, lowest=-1, highest=1, step=0.01,
+        shown_if=("correlation", ("autoregressive",)),
+    ),
+    Control(
+        name="strength", label="Strength", symbol="η", kind="number", section="Sequence",
+        default=6.0, lowest=0, highest=40, step=0.1, shown_if=("correlation", ("spiked",)),
+    ),
+    Control(
+        name="matrix", label="Upper triangle of R, row by row", kind="text", section="Sequence",
+        default="0.8,0.4,0.2,0.8,0.4,0.8", shown_if=("correlation", ("matrix",)),
+        hint="R₁₂, R₁₃, …, R₂₃, …: draw it on the Weights page.",
+    ),
+)  # fmt: skip
+
+WEIGHT_NAMES = {
+    "mean": "mean: all alike",
+    "causal": "causal attention",
+    "optimal": "optimal: largest SNR",
+    "last": "last position",
+    "own": "weights of your own",
+}
+
+WEIGHTS = (
+    Control(
+        name="weights", label="Pooling weights", symbol="w", kind="choice", section="Pooling",
+        default="mean", options=tuple(WEIGHT_NAMES.items()),
+    ),
+    Control(
+        name="own", label="Weights, first position first", kind="text", section="Pooling",
+        default="0.4,0.3,0.2,0.1", shown_if=("weights", ("own",)),
+    ),
+)  # fmt: skip
+
+
+def numbers_from(name: str, text: Value) -> Floats:
+    """Return the numbers of a text, separated by commas or blanks."""
+    try:
+        values = np.array([float(part) for part in str(text).replace(",", " ").split()])
+    except ValueError:
+        raise complain(name, "numbers separated by commas", text) from None
+    if not values.size:
+        raise complain(name, "numbers separated by commas", text)
+    return values
+
+
+def numbers_text(values: Floats) -> str:
+    """Return numbers as text that `numbers_from` reads, to six digits.
+
+    Examples
+    --------
+    >>> numbers_text(np.array([0.5, -0.25]))
+    '0.5,-0.25'
+    """
+    return ",".join(f"{value:.6g}" for value in values)
+
+
+def matrix_from(text: Value) -> Floats:
+    """Return the symmetric matrix with this upper triangle and a unit diagonal, unchecked."""
+    upper = numbers_from("matrix", text)
+    L = round((1 + (1 + 8 * len(upper)) ** 0.5) / 2)
+    if len(upper) != L * (L - 1) // 2:
+        raise complain("matrix", "L(L−1)/2 numbers: 1, 3, 6, 10, 15, …", f"{len(upper)} numbers")
+    R = np.eye(L)
+    R[np.triu_indices(L, 1)] = upper
+    return R + np.triu(R, 1).T
+
+
+def matrix_text(matrix: Floats) -> str:
+    """Return the upper triangle of a matrix as text that `matrix_from` reads."""
+    return numbers_text(matrix[np.triu_indices(len(matrix), 1)])
+
+
+def correlation_from(values: Mapping[str, Value], *, checked: bool = True) -> Floats:
+    """Return R."""
+    kind, length = values["correlation"], int(values["length"])
+    if kind == "autoregressive":
+        return al.autoregressive_correlation(length, float(values["coefficient"]))
+    if kind == "spiked":
+        return al.spiked_correlation(float(values["strength"]), _direction(values))
+    if kind == "matrix":
+        from attnlaw.correlations import check_correlation
+
+        R = matrix_from(values["matrix"])
+        return check_correlation(R) if checked else R
+    return al.prefix_correlation(length, int(values["prefix"]), float(values["within"]))
+
+
+def weights_from(values: Mapping[str, Value], correlation: Floats, name: Value = "") -> Floats:
+    """Return w: those named, or those that the values name."""
+    name, length = name or values["weights"], len(correlation)
+    if name == "own":
+        return numbers_from("weights", values["own"])
+    if name == "optimal":
+        return al.optimal_weights(correlation)
+    makers = {
+        "mean": al.mean_weights,
+        "causal": al.causal_weights,
+        "last": al.last_token_weights,
+    }
+    return makers[str(name)](length)
+
+
+def model_from(values: Mapping[str, Value], weights: Value = "") -> al.PooledSequences:
+    """Return the model that the values describe; the library checks it."""
+    R = correlation_from(values)
+    return al.PooledSequences(
+        vocab_ratio=float(values["vocab_ratio"]),
+        sample_ratio=float(values["sample_ratio"]),
+        signal_norm=float(values["signal_norm"]),
+        correlation=R,
+        weights=weights_from(values, R, weights),
+        sampling=cast(Literal["token", "gaussian"], values["sampling"]),
+        centred=bool(values["centred"]),
+    )
+
+
+def correlation_code(values: Mapping[str, Value]) -> str:
+    """Return Python lines that make `R`, as `correlation_from` does."""
+    kind, length = values["correlation"], values["length"]
+    if kind == "autoregressive":
+        return f"R = al.autoregressive_correlation({length}, {values['coefficient']:g})\n"
+    if kind == "spiked":
+        direction = f"[1.0] * {values['prefix']} + [0.0] * {_rest(values)}"
+        return f"R = al.spiked_correlation({values['strength']:g}, {direction})\n"
+    if kind == "matrix":
+        R = matrix_from(values["matrix"])
+        return (
+            f"R = np.eye({len(R)})\n"
+            f"R[np.triu_indices({len(R)}, 1)] = [{matrix_text(R).replace(',', ', ')}]\n"
+            "R = R + np.triu(R, 1).T\n"
+        )
+    return f"R = al.prefix_correlation({length}, {values['prefix']}, {values['within']:g})\n"
+
+
+def weights_code(values: Mapping[str, Value], name: Value = "") -> str:
+    """Return the Python expression for w, where `R` is known."""
+    name = name or values["weights"]
+    if name == "own":
+        return f"[{numbers_text(numbers_from('weights', values['own'])).replace(',', ', ')}]"
+    if name == "optimal":
+        return "al.optimal_weights(R)"
+    return f"al.{'last_token' if name == 'last' else name}_weights(len(R))"
+
+
+def model_code(values: Mapping[str, Value]) -> str:
+    """Return Python lines that make `model`."""
+    numpy = "import numpy as np\n\n" if values["correlation"] == "matrix" else ""
+    return (
+        f"{numpy}import attnlaw as al\n\n{correlation_code(values)}"
+        "model = al.PooledSequences(\n"
+        f"    vocab_ratio={values['vocab_ratio']:g},\n"
+        f"    sample_ratio={values['sample_ratio']:g},\n"
+        f"    signal_norm={values['signal_norm']:g},\n"
+        f"    correlation=R,\n    weights={weights_code(values)},\n"
+        f'    sampling="{values["sampling"]}",\n    centred={values["centred"]},\n)\n'
+    )
+
+
+def _direction(values: Mapping[str, Value]) -> Floats:
+    if int(values["prefix"]) < 1:
+        raise complain("prefix", "at least 1 for a spiked correlation", values["prefix"])
+    return np.array([1.0] * int(values["prefix"]) + [0.0] * _rest(values))
+
+
+def _rest(values: Mapping[str, Value]) -> int:
+    length, prefix = int(values["length"]), int(values["prefix"])
+    if prefix > length:
+        raise complain("prefix", f"at most the length {length}", prefix)
+    return length - prefix
