@@ -1,6 +1,8 @@
 """The application: a frame with a menu, one page at a time, and the server that shows it."""
 
 import logging
+import os
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +47,19 @@ def serve(host: str, port: int) -> Any:
     """Return a server bound to its port, whose `run` serves until it is interrupted."""
     from waitress import create_server
 
+    family, kind, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    listener = socket.socket(family, kind)
+    try:
+        if os.name == "posix":  # a port that was just left; elsewhere this would share it
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(place)
+    except OSError:
+        listener.close()
+        raise
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     return create_server(
         create_app().server,
-        host=host,
-        port=port,
+        sockets=[listener],
         threads=8,
         ident="attnlaw",
         max_request_body_size=LARGEST_REQUEST,
@@ -87,14 +97,14 @@ def _layout() -> Any:
     return dmc.MantineProvider(
         [
             dcc.Location(id="url", refresh=False),
-            dcc.Store(id="theme", storage_type="local"),
+            dcc.Store(id="theme"),
             dcc.Store(id="narrow"),
             html.A("Skip to the page", href="#page", className="skip"),
             dmc.AppShell(
                 [
                     dmc.AppShellHeader(header),
                     dmc.AppShellNavbar(dmc.Stack(links, gap=2, p="xs"), id="navbar"),
-                    dmc.AppShellMain(html.Main(id="page")),
+                    dmc.AppShellMain(html.Div(id="page")),
                 ],
                 id="shell",
                 header={"height": 52},

@@ -21,7 +21,7 @@ COLOURS = {
         "edge": style.EDGE, "observed": style.OBSERVED, "scale": "Cividis",
     },
     "dark": {
-        "text": "#d9dbe0", "grid": "#3a3d44", "paper": "#1f2023",
+        "text": "#d9dbe0", "grid": "#3a3d44", "paper": "#242424",
         "nothing": "#2e3036", "muted": "#9aa0aa",
         "edge": "#b8bcc4", "observed": "#5d7690", "scale": "Cividis",
     },

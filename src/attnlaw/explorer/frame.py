@@ -2,7 +2,7 @@
 
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,8 +14,8 @@ from attnlaw.explorer.charts import Look
 from attnlaw.explorer.controls import Control, Values, build_controls, read_query, write_query
 
 __all__ = [
-    "Page",
     "LIVE",
+    "Page",
     "Reading",
     "View",
     "notice",
@@ -68,7 +68,7 @@ class Page:
     above: Callable[[], Any] = field(default=lambda: None)  # components over the figure
     below_controls: Callable[[Values], Any] = field(default=lambda _: None)
     more_callbacks: Callable[[Dash], None] = field(default=lambda _: None)
-    graph: Mapping[str, Any] = field(default_factory=dict)  # further properties of the figure
+    has_two_panels: bool = False  # which stand below each other on a narrow screen
 
 
 def shown(value: Any, digits: int = 4) -> str:
@@ -119,11 +119,13 @@ def page_layout(page: Page, search: str | None) -> Any:
     figure = dmc.Paper(
         [
             page.above(),
-            dcc.Graph(
-                id=f"{name}-figure",
-                responsive=True,
-                config={"displaylogo": False, "displayModeBar": False, "scrollZoom": False},
-                **{"className": "figure", **page.graph},
+            html.Div(
+                dcc.Graph(
+                    id=f"{name}-figure",
+                    responsive=True,
+                    config={"displaylogo": False, "displayModeBar": False},
+                ),
+                className="figure two" if page.has_two_panels else "figure",
             ),
             _toolbar(name),
         ],
@@ -200,7 +202,6 @@ def register_page(app: Dash, page: Page) -> None:
         ClientsideFunction("explorer", "settle"),
         Output(f"{name}-late", "modified_timestamp"),
         Input(f"{name}-late", "data"),
-        prevent_initial_call=True,
     )
     for control in controls:
         _register_control(app, name, control)

@@ -179,8 +179,11 @@
 
     theme: (clicks, theme) => {
       const dark = window.matchMedia("(prefers-color-scheme: dark)").matches;
-      const now = theme || (dark ? "dark" : "light");
-      return clicks ? (now === "dark" ? "light" : "dark") : now;
+      const now = theme || localStorage.getItem("attnlaw-theme") || (dark ? "dark" : "light");
+      if (!clicks) return now;
+      const next = now === "dark" ? "light" : "dark";
+      localStorage.setItem("attnlaw-theme", next);
+      return next;
     },
   };
 })();

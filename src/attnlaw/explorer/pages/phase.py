@@ -9,7 +9,7 @@ from dash import Dash, Input, Output, State, no_update
 import attnlaw as al
 from attnlaw import style
 from attnlaw._validation import complain
-from attnlaw.explorer.charts import COLOURS, Look, Trace, figure, numbers
+from attnlaw.explorer.charts import Look, Trace, figure, numbers
 from attnlaw.explorer.controls import Control, Values, write_query
 from attnlaw.explorer.frame import Page, Reading, View, shown, tex
 from attnlaw.explorer.pages.spectrum import CONTROLS as SPECTRUM_CONTROLS
@@ -182,7 +182,7 @@ def _figure(values: Values, traces: list[Trace], names: list[str], look: Look) -
     titles = [
         {
             "text": f"<b>{name}</b>",
-            "x": 0.52 * k * (not look.is_narrow), "y": 1.01 - 0.57 * k * look.is_narrow,
+            "x": 0.52 * k * (not look.is_narrow), "y": 1.01 - 0.6 * k * look.is_narrow,
             "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom",
             "showarrow": False,
         }
@@ -191,8 +191,8 @@ def _figure(values: Values, traces: list[Trace], names: list[str], look: Look) -
     layout: dict[str, Any] = {"annotations": titles, "dragmode": False}
     if len(names) == 2 and look.is_narrow:
         layout["xaxis2"] = {**x, "anchor": "y2"}
-        layout["yaxis2"] = {**y, "domain": [0.0, 0.42], "anchor": "x2"}
-        y = {**y, "domain": [0.58, 1.0]}
+        layout["yaxis2"] = {**y, "domain": [0.0, 0.4], "anchor": "x2"}
+        y = {**y, "domain": [0.6, 1.0]}
     elif len(names) == 2:
         layout["xaxis2"] = {**x, "domain": [0.52, 1.0], "anchor": "y2"}
         layout["yaxis2"] = {**y, "title": {"text": ""}, "anchor": "x2", "showticklabels": False}
@@ -290,5 +290,5 @@ PAGE = Page(
     controls=CONTROLS,
     view=view,
     more_callbacks=_callbacks,
-    graph={"className": "figure two"},
+    has_two_panels=True,
 )

@@ -10,7 +10,7 @@ from dash import Dash
 import attnlaw as al
 from attnlaw import style
 from attnlaw._validation import complain
-from attnlaw.explorer.charts import COLOURS, Look, Trace, bars, figure, line, stem, vertical
+from attnlaw.explorer.charts import Look, Trace, bars, figure, line, stem, vertical
 from attnlaw.explorer.controls import Control, Values
 from attnlaw.explorer.frame import Page, Reading, View, shown, tex
 from attnlaw.explorer.jobs import Job

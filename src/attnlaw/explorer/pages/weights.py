@@ -4,12 +4,12 @@ from typing import Any
 
 import dash_mantine_components as dmc
 import numpy as np
-from dash import ClientsideFunction, Dash, Input, Output, State, no_update
+from dash import ClientsideFunction, Dash, Input, Output, State, dcc, no_update
 
 import attnlaw as al
 from attnlaw import style
 from attnlaw.correlations import check_correlation
-from attnlaw.explorer.charts import COLOURS, Look, Trace, bars, figure, numbers
+from attnlaw.explorer.charts import Look, Trace, bars, figure, numbers
 from attnlaw.explorer.controls import Control, Values, write_query
 from attnlaw.explorer.frame import Page, Reading, View, shown, tex
 from attnlaw.explorer.pages.spectrum import CONTROLS as SPECTRUM_CONTROLS
@@ -247,7 +247,7 @@ def _callbacks(app: Dash) -> None:
 
     app.clientside_callback(
         ClientsideFunction("explorer", "draw"),
-        Output("weights-figure", "id"),
+        Output("weights-hands", "data"),
         Input("weights-figure", "figure"),
     )
 
@@ -259,5 +259,6 @@ PAGE = Page(
     controls=CONTROLS,
     view=view,
     more_callbacks=_callbacks,
-    graph={"className": "figure two"},
+    above=lambda: dcc.Store(id="weights-hands"),
+    has_two_panels=True,
 )

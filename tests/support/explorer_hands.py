@@ -1,0 +1,35 @@
+"""What a reader's hands and eyes do on a page of the explorer."""
+
+import json
+
+from playwright.sync_api import expect
+
+
+def type_number(page, name, value):
+    """Type a value into the number field of a control."""
+    field = page.locator(f"#{name}")
+    field.fill(str(value))
+    field.press("Tab")
+
+
+def choose(page, name, label):
+    """Choose an option of a list."""
+    page.locator(f"#{name}").click()
+    page.get_by_role("option", name=label, exact=True).click()
+
+
+def expect_reading(page, identifier, text):
+    """Wait until a number is shown."""
+    expect(page.locator(f"#{identifier}")).to_have_text(text, timeout=20_000)
+
+
+def traces(page, name):
+    """Return the traces of a figure, by name."""
+    wait = f"document.querySelector('#{name}-figure .js-plotly-plot')?._fullData?.length > 0"
+    page.wait_for_function(wait)
+    text = page.evaluate(
+        f"""JSON.stringify(document.querySelector('#{name}-figure .js-plotly-plot')._fullData
+            .map(t => [t.name, {{x: Array.from(t.x), y: Array.from(t.y),
+                                 z: t.z ? Array.from(t.z, r => Array.from(r)) : null}}]))"""
+    )
+    return dict(json.loads(text))
