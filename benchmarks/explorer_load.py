@@ -1,0 +1,113 @@
+"""Twenty sessions move sliders at once for a minute: errors, and how long an answer takes.
+
+Each session is a client that sends what a browser sends when a slider of the Spectrum page moves,
+waits for the answer, checks it against the library, and moves on after a tenth of a second.
+
+    python benchmarks/explorer_load.py [--sessions 20] [--seconds 60]
+"""
+
+import argparse
+import http.client
+import json
+import statistics
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+
+import attnlaw as al
+from attnlaw.explorer.frame import shown
+from attnlaw.explorer.pages import PAGES
+
+OUTPUTS = ("figure.figure", "readings.children", "notices.children", "late.data")
+
+
+def request_body(signal_norm):
+    page = PAGES["spectrum"]
+    inputs = [
+        {"id": "theme", "property": "data", "value": "light"},
+        {"id": "narrow", "property": "data", "value": False},
+        {"id": "spectrum-extra", "property": "data", "value": None},
+    ]
+    for control in page.controls:
+        value = signal_norm if control.name == "signal_norm" else control.default
+        inputs.append(
+            {"id": control.identifier("spectrum"), "property": control.property, "value": value}
+        )
+    names = [f"spectrum-{output}" for output in OUTPUTS]
+    outputs = [dict(zip(("id", "property"), name.split("."), strict=True)) for name in names]
+    return json.dumps(
+        {
+            "output": ".." + "...".join(names) + "..",
+            "outputs": outputs,
+            "inputs": inputs,
+            "changedPropIds": ["spectrum-signal_norm.value"],
+        }
+    )
+
+
+def expected_eigenvalue(signal_norm):
+    model = al.PooledSequences(
+        vocab_ratio=0.5, sample_ratio=0.4, signal_norm=signal_norm,
+        correlation=al.prefix_correlation(20, 5), weights=al.mean_weights(20),
+    )  # fmt: skip
+    return shown(al.predict(model).top_eigenvalue)
+
+
+def session(port, seed, end, times, errors):
+    rng = np.random.default_rng(seed)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    while time.monotonic() < end:
+        norm = round(float(rng.uniform(0, 4)), 2)
+        start = time.perf_counter()
+        try:
+            connection.request(
+                "POST", "/_dash-update-component", request_body(norm),
+                {"Content-Type": "application/json"},
+            )  # fmt: skip
+            answer = connection.getresponse()
+            body = answer.read()
+            times.append(time.perf_counter() - start)
+            if answer.status != 200 or f'"{expected_eigenvalue(norm)}"'.encode() not in body:
+                errors.append(f"status {answer.status} at {norm}: {body[:100]!r}")
+        except (OSError, http.client.HTTPException) as error:
+            errors.append(repr(error))
+            connection.close()
+        time.sleep(0.1)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--sessions", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=60)
+    chosen = parser.parse_args()
+    command = [sys.executable, "-m", "attnlaw", "explore", "--no-browser", "--port", "0"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    port = int(server.stdout.readline().split("127.0.0.1:")[1].split("/")[0])
+    times, errors = [], []
+    end = time.monotonic() + chosen.seconds
+    threads = [
+        threading.Thread(target=session, args=(port, seed, end, times, errors))
+        for seed in range(chosen.sessions)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    server.terminate()
+    server.wait()
+    times.sort()
+    print(
+        f"{chosen.sessions} sessions, {chosen.seconds:g} s: {len(times)} answers, "
+        f"{len(errors)} errors, median {1000 * statistics.median(times):.0f} ms, "
+        f"99 % within {1000 * times[int(0.99 * len(times))]:.0f} ms"
+    )
+    for error in errors[:5]:
+        print(error)
+    sys.exit(bool(errors))
+
+
+if __name__ == "__main__":
+    main()
