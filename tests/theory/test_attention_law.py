@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose
 
 import attnlaw as al
 from attnlaw.laws import Discrete, ProfileLaw
+from attnlaw.theory.attention.limit import AttentionBulk
 from attnlaw.theory.attention.profiles import first_profile
 from attnlaw.theory.attention.regime import normaliser_variance, row_energy_variance
 
@@ -37,6 +38,18 @@ def test_right_edge_has_its_golden_value(beta, phi, edge):
     law = al.attention_law(head(1000 * phi, 1000, beta), "first")
     assert_allclose(law.edges, [0.0, edge], rtol=1e-13, atol=1e-13)
     assert edge > 4 * np.expm1(beta**2)  # the edge if all of f were noise
+
+
+@given(st.floats(0.1, 2.5), st.floats(-1.2, 3.5), st.sampled_from([1.0, 0.5, 0.1]))
+def test_quartic_and_continuation_are_the_same_law(beta, log_ratio, last):
+    linear, noise, ratio = beta**2, np.expm1(beta**2) - beta**2, 10**log_ratio
+    law = AttentionBulk(linear=linear, noise=noise, ratio=ratio, last_ratio=last)
+    assert_allclose(law._interval_masses.sum(), 1.0, rtol=1e-12)
+    for low, high in law.support:
+        x = low + (high - low) * np.array([0.01, 0.3, 0.8])
+        above = law.stieltjes(x + 1e-8j * (high - low))  # from far above, by Newton's method
+        assert_allclose(law.density(x), above.imag / np.pi, rtol=1e-5)
+        assert law.density(low * (1 - 1e-9)) == law.density(high * (1 + 1e-9)) == 0
 
 
 @given(st.floats(0.1, 1.2), st.floats(0.05, 40.0))

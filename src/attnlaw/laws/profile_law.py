@@ -85,7 +85,10 @@ class ProfileLaw(Law):
     @cached_property
     def _pieces(self) -> list[Piece]:
         if self.smoothing:
-            return tabulate(self._singular_density, np.array([[0.0, self._reach]]), 1e-5)
+            far = self._reach * 2.0 ** np.arange(-12, 0.5, 0.5)
+            seen = far[far * self._singular_density(far) > 1e-5]
+            everything = np.array([[0.0, min(2 * seen[-1], self._reach)]])
+            return tabulate(self._singular_density, everything, 1e-5, resolution=1e-5)
         for resolution in (96, 256, 768):
             intervals = find_intervals(self._singular_density, self._reach, resolution)
             pieces = tabulate(self._singular_density, intervals)

@@ -102,8 +102,13 @@ def _refine(
     return np.sort(0.5 * (a + out))
 
 
-def tabulate(density: Density, intervals: Floats, tolerance: float = 1e-7) -> list[Piece]:
-    """Return the pieces of a density on its intervals, refined where splines are not enough."""
+def tabulate(
+    density: Density, intervals: Floats, tolerance: float = 1e-7, resolution: float = 0.0
+) -> list[Piece]:
+    """Return the pieces of a density on its intervals, refined where splines are not enough.
+
+    Nothing is refined in the first `resolution` of an interval.
+    """
     from scipy.interpolate import CubicSpline
 
     tables = []
@@ -121,7 +126,8 @@ def tabulate(density: Density, intervals: Floats, tolerance: float = 1e-7) -> li
             error = np.abs(new[k] - spline(middles[k])) * np.diff(theta)[active]
             place = np.flatnonzero(active) + 1
             rough = np.zeros(active.size, dtype=bool)
-            rough[active] = error > tolerance
+            low_share = Piece.place(0.0, 1.0, middles[k])[0]
+            rough[active] = (error > tolerance) & (low_share > resolution)
             split = np.repeat(rough, 1 + active)  # a cell that was halved is two cells
             theta = np.insert(theta, place, middles[k])
             fluxes[k] = np.insert(fluxes[k], place, new[k])

@@ -6,6 +6,7 @@ from attnlaw._validation import choice, complain
 from attnlaw.laws import Discrete, Law, MarchenkoPastur, ProfileLaw
 from attnlaw.models import SelfAttention
 from attnlaw.theory.attention.inputs import inputs_profile
+from attnlaw.theory.attention.limit import AttentionBulk
 from attnlaw.theory.attention.profiles import (
     norms_profile,
     powers_profile,
@@ -106,8 +107,16 @@ def _scale(model: SelfAttention) -> float:
 def _first_order(model: SelfAttention) -> Law:
     beta, h = model.inverse_temperature, model.n_heads
     linear, noise = linear_energy(beta), score_energy(beta) - linear_energy(beta)
-    rows = linear * MarchenkoPastur(model.token_ratio / h) + noise
-    law = rows / h @ MarchenkoPastur(1.0) if _is_mean(model) else rows @ MarchenkoPastur(1 / h)
+    share, last = (1 / h, 1.0) if _is_mean(model) else (1.0, 1 / h)
+    ratio = model.token_ratio / h
+    law: Law
+    if 0.05 <= ratio <= 5000:  # a quartic is well conditioned
+        law = AttentionBulk(
+            linear=linear * share, noise=noise * share, ratio=ratio, last_ratio=last
+        )
+    else:
+        rows = linear * share * MarchenkoPastur(ratio) + noise * share
+        law = rows @ MarchenkoPastur(last)
     for ratio in projections(model):
         law = law @ MarchenkoPastur(ratio)
     return law

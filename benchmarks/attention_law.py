@@ -1,0 +1,86 @@
+"""The law of attention on 1,000 points: time, and the same edge by an independent road.
+
+The road: rmtool (a port of Rao and Edelman's RMTool) knows nothing of free products with shifts.
+It takes √n A_⊥ ≈ √θ₂ S/√n + √(θ₁−θ₂) W/√n as signal plus noise: the polynomial of the Stieltjes
+transform of θ₂ SSᵀ/n (`AtimesWish`), then Gaussian noise of variance θ₁−θ₂ added to the matrix
+(`AgramWish`), then the real roots of its discriminant, of which the largest is the edge.
+
+    python benchmarks/attention_law.py            # needs rmtool: pip install attnlaw[benchmarks]
+
+Times are those of the processor on one thread. Exit code 0 if the first 1,000 points of a law of
+first order take at most 20 ms and all edges agree to 1e-6.
+"""
+
+import sys
+import time
+import warnings
+
+import numpy as np
+
+import attnlaw as al
+
+EDGES = {(0.5, 1): 1.7906, (1.0, 1): 9.0095, (1.5, 1): 36.590, (2.0, 1): 215.67, (1.0, 4): 14.312}
+POINTS = 1000
+
+
+def clock(work):
+    start = time.process_time()
+    result = work()
+    return time.process_time() - start, result
+
+
+def head(n: int, d: int, beta: float) -> al.SelfAttention:
+    return al.SelfAttention(n_tokens=n, head_dimension=d, inverse_temperature=beta)
+
+
+def evaluation(model: al.SelfAttention, order: str) -> tuple[float, float, float]:
+    """Time to make a law and find its edges, for the first 1,000 points, and for others."""
+    edges, law = clock(lambda: (law := al.attention_law(model, order), law.edges)[0])
+    x = np.linspace(0.01, 0.99, POINTS) * law.edges[-1]
+    return edges, clock(lambda: law.density(x))[0], clock(lambda: law.cdf(0.999 * x))[0]
+
+
+def rmtool_polynomial(beta: float, phi: int):
+    import rmtool
+
+    linear = beta**2
+    scores = rmtool.scaleA(rmtool.AtimesWish(rmtool.wishartpol(phi), 1), linear)
+    return rmtool.AgramWish(scores, 1, round(np.expm1(beta**2) - linear, 12))
+
+
+def main() -> int:
+    warnings.simplefilter("ignore", al.RegimeWarning)
+    warnings.filterwarnings("ignore", message="All roots returned")
+    import rmtool
+
+    print(f"{'β':>4} {'φ':>3} {'edge':>12} {'rmtool':>12} {'published':>10}")
+    agree = True
+    for (beta, phi), published in EDGES.items():
+        edge = al.attention_law(head(1000 * phi, 1000, beta), "first").edges[-1]
+        polynomial = rmtool_polynomial(beta, phi)
+        roots = rmtool.Lmz2pdf(polynomial, np.array([1.0])).multipleroots
+        other = float(np.max(np.real(roots)))
+        agree &= abs(other / edge - 1) < 1e-6 and abs(published / edge - 1) < 1e-4
+        print(f"{beta:4} {phi:3} {edge:12.6f} {other:12.6f} {published:10}")
+
+    slowest = 0.0
+    print(f"\n{'milliseconds':26} {'edges':>8} {'1,000 points':>13} {'1,000 more':>11}")
+    for n, d in ((1000, 1000), (1000, 250), (1000, 64)):
+        for order in ("first", "powers", "norms", "tokens"):
+            edges, first, more = np.median(
+                [evaluation(head(n, d, 1.0), order) for _ in range(5)], 0
+            )
+            slowest = max(slowest, first) if order == "first" else slowest
+            name = f"{order}, n = {n}, d_k = {d}"
+            print(f"{name:26} {1e3 * edges:8.2f} {1e3 * first:13.2f} {1e3 * more:11.2f}")
+    polynomial = rmtool_polynomial(1.0, 1)
+    x = np.linspace(0.01, 8.9, POINTS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it leaves the choice of the root to the user
+        peer, _ = clock(lambda: rmtool.Lmz2pdf(polynomial, x))
+    print(f"{'rmtool, all four roots':26} {'':8} {1e3 * peer:13.2f}")
+    return 0 if agree and slowest < 0.020 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
