@@ -17,8 +17,8 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 _ACCEPT = 0.5  # contraction of Newton's method that is trusted
-_ENOUGH = 0.1  # contraction with which two steps are enough on the way
 _AIM = 0.2  # contraction that the next step aims for
+_ON_THE_WAY, _ROUNDING = 1e-4, 1e-8  # Newton steps that end the search
 _STUCK = (
     "the law could not be followed from the upper half plane to z = {}: Newton's method stopped "
     "at height {:.3g}. Atoms that nearly coincide or weights of very different size may be the "
@@ -42,7 +42,8 @@ def follow(law: Expression, target: Complexes) -> Complexes:
     floor = 1e-17 * (scale + np.abs(target))
     while todo.size:
         lower = np.where(height - move < 0.03 * height, 0.0, height - move)
-        trial, contraction, landed = _descend(law, u, target[todo] + 1j * lower, lower == 0)
+        tolerance = np.where(lower == 0, _ROUNDING, _ON_THE_WAY)
+        trial, contraction, landed = _descend(law, u, target[todo] + 1j * lower, tolerance)
         u = np.where(landed, trial, u)
         height = np.where(landed, lower, height)
         growth = np.clip(_AIM / np.maximum(contraction, 1e-3), 0.2, 50.0)
@@ -60,48 +61,58 @@ def follow(law: Expression, target: Complexes) -> Complexes:
 
 
 def _descend(
-    law: Expression, u: Complexes, z: Complexes, final: Flags
+    law: Expression, u: Complexes, z: Complexes, tolerance: Floats
 ) -> tuple[Complexes, Floats, Flags]:
-    """Two Newton steps towards z, and all that it takes at the axis or if they contract little.
+    """Newton's method towards z, given up where its first steps do not contract.
 
     Returns the parameters, the contraction and whether they can be trusted.
     """
     first, _ = newton_step(law, u, z)
-    second, physical = newton_step(law, u - first, z)
+    second, _ = newton_step(law, u - first, z)
     u = u - first - second
-    sizes = (np.abs(step / np.abs(u)).max(axis=0) for step in (second, first))
     with np.errstate(all="ignore"):
-        contraction = np.divide(*sizes)
-    exact = (np.abs(first) <= 1e-13 * np.abs(u)).all(axis=0)
+        contraction = np.divide(*(relative(step, u) for step in (second, first)))
+        exact = relative(first, u) <= 1e-13
     contraction = np.where(exact, 0.0, np.where(np.isfinite(contraction), contraction, np.inf))
-    landed = (contraction <= _ACCEPT) & (physical | final)
-    more = np.flatnonzero(landed & (final | (contraction > _ENOUGH)))
+    landed = contraction <= _ACCEPT
+    more = np.flatnonzero(landed)
     if more.size:
-        u[:, more], landed[more] = settle(law, u[:, more], z[more])
+        u[:, more], landed[more] = settle(law, u[:, more], z[more], tolerance[more])
     return u, contraction, landed
 
 
-def settle(law: Expression, u: Complexes, z: Complexes) -> tuple[Complexes, Flags]:
-    """Newton's method to rounding error; false where it fails or finds another branch."""
+def settle(
+    law: Expression, u: Complexes, z: Complexes, tolerance: Floats | float = _ROUNDING
+) -> tuple[Complexes, Flags]:
+    """Newton's method until a step is below tolerance; false where it fails or strays.
+
+    Below a tolerance of 1e-8 the next step would be rounding error.
+    """
     size = np.full(z.shape, np.inf)
     good = np.ones(z.shape, dtype=bool)
     for _ in range(8):
         step, physical = newton_step(law, u, z)
         u = u - step
-        new = np.abs(step / np.abs(u)).max(axis=0)
-        close = new <= 1e-8  # the next step would be rounding error, or this one was
+        new = relative(step, u)
+        close = new <= tolerance
         good &= close | (new <= _ACCEPT * size)
         if (close | ~good).all():
             break
         size = new
     good &= close
-    real = good & (np.abs(u.imag) <= 1e-9 * np.abs(u)).all(axis=0)
+    real = good & (relative(u.imag, u) <= 1e-9)
     if real.any():  # moved up along the curve by next to nothing, they show their branch
         v = u[:, real]
         direction = tangent(law, v)
         v = v + 1e-9j * direction * np.abs(v / direction).min(axis=0)
         physical[real] = newton_step(law, v, z[real])[1]
     return u, good & physical
+
+
+def relative(step: Array, u: Array) -> Floats:
+    """Size of a step relative to the parameters, the largest over the leaves."""
+    with np.errstate(all="ignore"):
+        return np.asarray(np.abs(step / np.abs(u)).max(axis=0))
 
 
 def newton_step(law: Expression, u: Array, z: Array) -> tuple[Array, Flags]:
@@ -149,7 +160,7 @@ def _solve(slopes: Array, values: Array) -> Array:
 
 def _on_the_upper_side(law: Expression, u: Complexes, target: Complexes) -> Complexes:
     """Give parameters of real points outside the support an infinitesimal imaginary part."""
-    real = (target.imag == 0) & (np.abs(u.imag) <= 1e-9 * np.abs(u)).all(axis=0)
+    real = (target.imag == 0) & (relative(u.imag, u) <= 1e-9)
     if real.any():
         v: Array = u[:, real].real
         for _ in range(2):

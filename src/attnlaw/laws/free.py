@@ -32,9 +32,8 @@ class FreeLaw(Law):
         found = intervals(self._expression)
         if self._expression.is_positive:  # by construction: only rounding says otherwise
             found = np.maximum(found, 0.0)
-        small = 1e-9 * self._expression.bound
-        is_atom = [np.abs(self.atom.location - x).min(initial=np.inf) < small for x, _ in found]
-        return found[~(np.array(is_atom) & (found[:, 1] - found[:, 0] < small))]
+        found = found[found[:, 1] - found[:, 0] > 1e-14 * self._expression.bound]
+        return found[self._masses_of(found) > 1e-12] if len(found) > 1 else found
 
     def _density_inside(self, x: Floats) -> Floats:
         return self._density(self._parameters(x))

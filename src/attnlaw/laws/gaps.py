@@ -7,7 +7,7 @@ For a pair of laws each gap belongs to one gap of either law, and is searched fo
 (docs/theory/laws.md). The outer gap is one gap, through infinity.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from attnlaw.laws.expression import (
     PointMasses,
     Stage,
 )
-from attnlaw.laws.masses import atom_at_zero
+from attnlaw.laws.masses import atoms
 from attnlaw.laws.roots import climb, concave_bound, find_roots
 from attnlaw.laws.uniformisation import Array, Point, apply, cauchy_sums, join
 
@@ -28,16 +28,17 @@ Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 Curve = Callable[[Floats, Rows], Point]  # (parameter, branch) to a real point
 
-_END = 27.0  # logits of a gap's ends: closer than rounding
+_SHARP, _BLUNT = 27.0, 12.0  # logits next to the ends of a gap, for point masses and for pairs
 _SCAN = np.array([-27, -18, -12, -7, -4, -1.5, -0.4, -1e-3, 0.4, 1.5, 4, 7, 12, 18, 27])
-_FINE = np.sort(np.append(_SCAN[1:-1], np.arange(-12.1, 12.0, 0.5)))
+_FINE = np.sort(np.append(_SCAN, np.arange(-11.9, 12.0, 0.5)))
 
 
 class Gaps(NamedTuple):
     """Open intervals of the real parameter, each on one branch of a real curve.
 
     A gap with low ≥ high goes through infinity: from low to ∞ and on from −∞ to high. Inside a
-    gap a point is given by its logit, which keeps its precision at both ends.
+    gap a point is given by its logit, which keeps its precision at both ends. The curve can be
+    trusted up to logits ±end; closer to an atom that of a pair is all rounding.
     """
 
     low: Floats
@@ -45,6 +46,7 @@ class Gaps(NamedTuple):
     branch: Rows
     curve: Curve
     scale: float  # length that measures the gap through infinity
+    end: float = _SHARP
 
     def place(self, logit: Floats, rows: Rows) -> Floats:
         """Parameters at these logits in these gaps."""
@@ -63,11 +65,12 @@ class Gaps(NamedTuple):
     def limits(self) -> tuple[Floats, Floats]:
         """Return the ends of the gaps in z; where the curve has no value there, its limit."""
         ends = []
-        for end, sign in ((self.low, -1.0), (self.high, 1.0)):
-            z = np.asarray(self.curve(end, self.branch).z, dtype=float)
-            for logit in (_END, 0.95 * _END, 0.9 * _END, 0.8 * _END):
-                rows = np.flatnonzero(~np.isfinite(z))
-                z[rows] = self.at(np.full(rows.size, sign * logit), rows).z
+        for end, logit in ((self.low, -self.end), (self.high, self.end)):
+            z = np.array(self.curve(end, self.branch).z, dtype=float)
+            rows = np.flatnonzero(~np.isfinite(z))
+            u = self.place(np.full(rows.size, logit), rows)
+            point = self.curve(u, self.branch[rows])
+            z[rows] = point.z + point.dz * (end[rows] - u)
             ends.append(z)
         return ends[0], ends[1]
 
@@ -75,7 +78,7 @@ class Gaps(NamedTuple):
 def intervals(law: Expression) -> Floats:
     """Return the intervals of the support (n × 2); isolated atoms have length 0."""
     found = gaps(law)
-    low, high = found.limits()
+    low, high = (_snapped(end, atoms(law, -1e-12), 1e-7 * law.bound) for end in found.limits())
     real = ~(np.abs(high - low) <= 1e-13 * law.bound) & np.isfinite(low + high)
     low, high = low[real], high[real]
     outer = int(np.argmax(low - high))  # the gap through infinity has low > high
@@ -84,6 +87,13 @@ def intervals(law: Expression) -> Floats:
     starts = np.append(high[outer], high[inner])
     stops = np.append(low[inner], low[outer])
     return np.stack([starts, np.maximum(starts, stops)], axis=1)
+
+
+def _snapped(z: Floats, locations: Iterable[float], tolerance: float) -> Floats:
+    """Put the ends of gaps at isolated atoms exactly there."""
+    for location in locations:
+        z = np.where(np.abs(z - location) < tolerance, location, z)
+    return z
 
 
 def gaps(law: Expression) -> Gaps:
@@ -129,40 +139,55 @@ def _after(found: Gaps, stage: Stage, before: Expression) -> Gaps:
 
     if isinstance(stage, Addition):
         for s, c in stage.parts:  # z has a pole where G = 1/(cs)
-            found = _split(found, lambda point: point.g, 1 / (c * s))
+            found = _split(found, "g", 1 / (c * s))
 
     def slope(logit: Floats, rows: Rows) -> tuple[Floats, Floats]:
         point = found.at(logit, rows)
         with np.errstate(all="ignore"):
-            return np.asarray(apply(stage, point).dz / point.dz), np.asarray(point.z)
+            ratio = apply(stage, point).dz / point.dz
+        return np.where(point.dz > 0, ratio, -np.inf), np.asarray(point.z)
 
     shrunk = _positive_part(slope, found, is_concave=True)._replace(curve=curve)
     after = Expression(before.base, (*before.stages, stage))
-    if isinstance(stage, Multiplication) and atom_at_zero(after) > 0:
-        shrunk = _split(shrunk, lambda point: point.z, 0.0)
+    if isinstance(stage, Multiplication) and 0.0 in atoms(after):
+        shrunk = _split(shrunk, "z", 0.0)
     return shrunk
 
 
-def _split(found: Gaps, value: Callable[[Point], Array], level: float) -> Gaps:
-    """Split every gap where a value crosses a level: once, or once on either side of infinity."""
+def _split(found: Gaps, field: str, level: float) -> Gaps:
+    """Split every gap where a field of its points crosses a level: on both sides of infinity."""
     wraps = found.low >= found.high
-    rows = np.concatenate([np.flatnonzero(~wraps), np.tile(np.flatnonzero(wraps), 2)])
-    n, m = int((~wraps).sum()), int(wraps.sum())
-    start = np.concatenate([np.full(n, -_END), np.full(m, -_END), np.full(m, 1e-9)])
-    stop = np.concatenate([np.full(n, _END), np.full(m, -1e-9), np.full(m, _END)])
+    found = _cut(found, field, level, -found.end, np.where(wraps, -1e-9, found.end))
+    wraps = found.low >= found.high
+    return _cut(found, field, level, np.where(wraps, 1e-9, found.end), found.end)
 
-    def sign(logit: Floats, which: Rows) -> Floats:
-        return _squeeze(value(found.at(logit, rows[which])) - level)
 
-    every = np.arange(len(rows))
-    cut = np.flatnonzero(sign(start, every) * sign(stop, every) < 0)
-    rows, start, stop = rows[cut], start[cut], stop[cut]
-    where = found.place(find_roots(sign, start, stop), rows)
-    low = np.append(found.low, where)
+def _cut(
+    found: Gaps, field: str, level: float, start: Floats | float, stop: Floats | float
+) -> Gaps:
+    """Cut each gap once, where the field crosses the level between two logits."""
+    every = np.arange(len(found.low))
+    start, stop = np.broadcast_to(start, every.shape), np.broadcast_to(stop, every.shape)
+
+    def excess(logit: Floats, rows: Rows) -> Floats:
+        return _squeeze(getattr(found.at(logit, rows), field) - level)
+
+    rows = np.flatnonzero(excess(start, every) * excess(stop, every) < 0)
+    root = find_roots(lambda x, i: excess(x, rows[i]), start[rows], stop[rows])
+    where = found.place(root, rows)
+    where = _polished(found.curve, where, found.branch[rows], field, level)
     high = np.append(found.high, found.high[rows])
-    for row, u in zip(rows, where, strict=True):
-        high[row] = u
-    return found._replace(low=low, high=high, branch=np.append(found.branch, found.branch[rows]))
+    high[rows] = where
+    branch = np.append(found.branch, found.branch[rows])
+    return found._replace(low=np.append(found.low, where), high=high, branch=branch)
+
+
+def _polished(curve: Curve, u: Floats, branch: Rows, field: str, level: Floats | float) -> Floats:
+    """Bring parameters where a field almost has a value to full precision."""
+    with np.errstate(all="ignore"):
+        point = curve(u, branch)
+        step = (getattr(point, field) - level) / getattr(point, f"d{field}")
+    return np.where(np.abs(step) < 1e-6 * np.abs(u), u - step, u)
 
 
 def _squeeze(value: Array) -> Floats:
@@ -198,14 +223,14 @@ def _positive_part(
     close be recognised from the scan alone.
     """
     every = np.arange(len(found.low))
-    scan = _SCAN if is_concave else _SCAN[1:-1]  # a pair's slope is all rounding at its ends
+    scan, fine = (logits[np.abs(logits) <= found.end] for logits in (_SCAN, _FINE))
     peak, middle, left, right, bound = _scan(slope, every, scan)
     if is_concave:
         doubtful = (peak <= 0) & (bound > 0) & (found.low < found.high)
     else:
         doubtful = (peak <= 0) & (peak > -2.5)
         rows = np.flatnonzero(doubtful)
-        peak[rows], middle[rows], left[rows], right[rows], _ = _scan(slope, rows, _FINE)
+        peak[rows], middle[rows], left[rows], right[rows], _ = _scan(slope, rows, fine)
         doubtful &= (peak <= 0) & (peak > -1.2)
     rows = np.flatnonzero(doubtful)
     middle[rows], peak[rows] = climb(
@@ -213,7 +238,7 @@ def _positive_part(
     )
 
     rows = np.flatnonzero(peak > 0)
-    ends = np.concatenate([np.full(len(rows), -_END), np.full(len(rows), _END)])
+    ends = np.repeat([-found.end, found.end], len(rows))
     both = np.tile(rows, 2)
     limit = np.concatenate([found.low[rows], found.high[rows]])
     closing = np.flatnonzero(_squeeze(slope(ends, both)[0]) < 0)  # otherwise an atom
@@ -227,50 +252,49 @@ def _positive_part(
 
 def _of_pair(kind: str, left: Gaps, right: Gaps) -> Gaps:
     """Return the gaps of a sum or product of two laws, on the parameter of the left one."""
-
-    def value(point: Point) -> Array:
-        return point.g if kind == "sum" else point.y
-
-    unit = right.scale if kind == "sum" else 1.0  # makes the value dimensionless
+    field = "g" if kind == "sum" else "y"  # what the two laws have in common
+    unit = right.scale if kind == "sum" else 1.0  # makes it dimensionless
     n = len(right.low)
-    every = np.arange(n)
-    first, last = (value(right.at(np.full(n, end), every)) for end in (-_END, _END))
-    for cut in np.unique([first, last]):  # where the left value leaves the range of a right gap
-        if np.isfinite(cut) and 1e-9 < abs(cut) * unit < 1e9:
-            left = _split(left, value, cut)
-    n_left = len(left.low)
+    first, last = (
+        getattr(right.at(np.full(n, end), np.arange(n)), field) for end in (-right.end, right.end)
+    )
+    pieces = []  # the left gaps, cut where the field leaves the range of each right gap
+    for ends in zip(first, last, strict=True):
+        piece = left
+        for end in ends:
+            if 1e-9 < abs(end) * unit < 1e9:
+                piece = _split(piece, field, end)
+        pieces.append(piece)
+    partners = np.repeat(np.arange(n), [len(piece.low) for piece in pieces])
+    low, high, inner = (np.concatenate([piece[k] for piece in pieces]) for k in range(3))
 
     def partner(wanted: Floats, rows: Rows) -> Point:
-        """Return the point of the right law, in these gaps, that has the wanted value."""
+        """Return the point of the right law, in these gaps, where the field is as wanted."""
 
         def excess(logit: Floats, which: Rows) -> Floats:
-            here, there = value(right.at(logit, rows[which])) * unit, wanted[which] * unit
-            return _squeeze(here) - _squeeze(there)
+            here = getattr(right.at(logit, rows[which]), field)
+            return _squeeze(here * unit) - _squeeze(wanted[which] * unit)
 
-        ends = np.full(wanted.shape, _END)
+        ends = np.full(wanted.shape, right.end)
         every = np.arange(wanted.size)
         valid = (excess(-ends, every) >= 0) & (excess(ends, every) <= 0) & np.isfinite(wanted)
         logit = np.full(wanted.shape, np.nan)
         kept = np.flatnonzero(valid)
         logit[kept] = find_roots(lambda x, which: excess(x, kept[which]), -ends[kept], ends[kept])
-        w = right.place(logit, rows)
-        point = right.curve(w, right.branch[rows])
-        step = (value(point) - wanted) / (point.dg if kind == "sum" else point.dy)
-        w = np.where(np.abs(step) < 1e-6 * np.abs(w), w - step, w)  # to full precision
-        return right.curve(w, right.branch[rows])
+        w, branch = right.place(logit, rows), right.branch[rows]
+        return right.curve(_polished(right.curve, w, branch, field, wanted), branch)
 
     def curve(u: Floats, branch: Rows) -> Point:
         with np.errstate(all="ignore"):
-            a = left.curve(u, left.branch[branch % n_left])
-            b = partner(value(a), branch // n_left)
-            rate = (a.dg / b.dg) if kind == "sum" else (a.dy / b.dy)
+            a = left.curve(u, inner[branch])
+            b = partner(getattr(a, field), partners[branch])
+            rate = getattr(a, f"d{field}") / getattr(b, f"d{field}")
             b = b._replace(dz=b.dz * rate, dg=b.dg * rate, dy=b.dy * rate)
             near, far = join(kind, a, b)[0], join(kind, b, a)[0]
             swap = np.abs(a.z) * right.scale > np.abs(b.z) * left.scale
             return Point(*(np.where(swap, f, m) for f, m in zip(far, near, strict=True)))
 
-    branch = np.arange(n * n_left)
-    whole = Gaps(np.tile(left.low, n), np.tile(left.high, n), branch, curve, left.scale)
+    whole = Gaps(low, high, np.arange(len(low)), curve, left.scale, _BLUNT)
 
     def slope(logit: Floats, rows: Rows) -> tuple[Floats, Floats]:
         point = whole.at(logit, rows)

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from attnlaw._validation import complain, count, frozen, real_array
 from attnlaw.laws import expression as ex
 from attnlaw.laws.expression import Expression
-from attnlaw.laws.masses import atom_arrays
+from attnlaw.laws.masses import atoms
 from attnlaw.laws.moments import moments
 from attnlaw.laws.notation import describe
 from attnlaw.laws.quantiles import QuantileTable
@@ -88,16 +88,20 @@ class Law:
     @cached_property
     def atom(self) -> Atom:
         """Atoms (location, mass), in increasing order; empty arrays when there are none."""
-        location, mass = atom_arrays(self._expression)
-        return Atom(frozen(location), frozen(mass))
+        found = atoms(self._expression)
+        return Atom(frozen(np.array([*found])), frozen(np.array([*found.values()])))
 
     def density(self, x: ArrayLike) -> Any:
         """Density of the continuous part at x, 0 outside the support."""
         x = real_array("x", x)
-        result = np.zeros(x.size)
-        inside = self._is_inside(x.ravel())
-        if inside.any():
-            result[inside] = self._density_inside(x.ravel()[inside])
+        flat = x.ravel()
+        inside = self._is_inside(flat)
+        if inside.all():
+            result = self._density_inside(flat)
+        else:
+            result = np.zeros(flat.size)
+            if inside.any():
+                result[inside] = self._density_inside(flat[inside])
         return result.reshape(x.shape)[()]
 
     def cdf(self, x: ArrayLike) -> Any:
@@ -150,20 +154,28 @@ class Law:
     # Shared machinery.
 
     def _is_inside(self, x: Floats) -> NDArray[np.bool_]:
-        place = np.searchsorted(self.edges, x, side="left")
-        strictly: NDArray[np.bool_] = (place % 2 == 1) & ~np.isin(x, self.edges)
-        return strictly
+        """Whether points lie strictly inside an interval of the continuous part."""
+        edges = self.edges
+        if len(edges) == 2:
+            return np.asarray((edges[0] < x) & (x < edges[1]))
+        left, right = (np.searchsorted(edges, x, side=side) for side in ("left", "right"))
+        return np.asarray((left == right) & (left % 2 == 1))
 
     @cached_property
     def _interval_masses(self) -> Floats:
         """Mass of the continuous part on each interval of the support."""
-        low, high = self.support.T
+        return self._masses_of(self.support)
+
+    def _masses_of(self, intervals: Floats) -> Floats:
+        """Mass of the continuous part on intervals that cover the support."""
+        if not len(intervals):
+            return np.zeros(0)
+        low, high = intervals.T
+        location, mass = self.atom
         between = 0.5 * (high[:-1] + low[1:])  # one point in each bounded gap
         inner = self._gap_cdf(between) if between.size else np.zeros(0)
-        atoms_below = [self.atom.mass[self.atom.location <= x].sum() for x in between]
-        total = 1 - self.atom.mass.sum()
-        steps = np.concatenate([[0.0], inner - np.array(atoms_below), [total]])
-        return np.diff(steps) if len(low) else np.zeros(0)
+        inner = inner - np.array([mass[location <= x].sum() for x in between])
+        return np.diff(np.concatenate([[0.0], inner, [1 - mass.sum()]]))
 
     def _gap_cdf(self, x: Floats) -> Floats:
         """Cdf at points between two intervals."""

@@ -1,11 +1,14 @@
 """The Marchenko–Pastur law, in closed form."""
 
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw._validation import complain, real
 from attnlaw.laws.expression import Multiplication, PointMasses, chain
 from attnlaw.laws.law import Law
+from attnlaw.laws.stationary import Edge, stationary_value
 from attnlaw.laws.uniformisation import bent_argument
 
 __all__ = ["MarchenkoPastur"]
@@ -40,42 +43,51 @@ class MarchenkoPastur(Law):
             raise complain("ratio", "a single number", c)
         super().__init__(chain(PointMasses.at(1.0), Multiplication((c,))))
 
-    @property
-    def _scale_and_ratio(self) -> tuple[float, float]:
+    @cached_property
+    def _constants(self) -> tuple[float, float, float]:
+        """Sign and size of the scale, and the ratio."""
         scale = self._expression.point
         assert scale is not None
         (stage,) = self._expression.stages or (Multiplication((0.0,)),)
         assert isinstance(stage, Multiplication)
-        return scale, stage.ratios[0]
+        return float(np.sign(scale)), abs(scale), stage.ratios[0]
+
+    @cached_property
+    def _ends(self) -> tuple[Edge, Edge]:
+        """Edges of the law without its sign: z(t) at t = ∓√c."""
+        _, scale, c = self._constants
+        left = Edge(0.0, 0.0) if c == 1 else stationary_value(-(c**0.5), (c,), scale)
+        return left, stationary_value(c**0.5, (c,), scale)
 
     def _intervals(self) -> Floats:
-        scale, c = self._scale_and_ratio
+        sign, _, c = self._constants
         if c == 0:
             return np.zeros((0, 2))
-        return np.sort([scale * ((1 - c) / (1 + c**0.5)) ** 2, scale * (1 + c**0.5) ** 2])[None]
+        return np.sort([sign * end.head for end in self._ends])[None]
 
-    def _half_width(self, x: Floats) -> Floats:
-        """Im t = √((λ₊−x)(x−λ₋))/2 at x in units of the scale."""
-        scale, _ = self._scale_and_ratio
-        low, high = np.sort(self.edges / scale)
-        return np.asarray(0.5 * np.sqrt((high - x) * (x - low)))
+    def _half_width(self, z: Floats) -> Floats:
+        """Im t = √((λ₊−x)(x−λ₋))/2 at z > 0, in units of the scale."""
+        left, right = self._ends
+        return np.asarray(0.5 * np.sqrt(left.distance(z) * -right.distance(z)))
 
     def _density_inside(self, x: Floats) -> Floats:
-        scale, c = self._scale_and_ratio
-        return np.asarray(np.sign(scale) * self._half_width(x / scale) / (np.pi * c * x))
+        sign, scale, c = self._constants
+        z = sign * x
+        return self._half_width(z) / (np.pi * c * scale * z)
 
     def _cdf_inside(self, x: Floats) -> Floats:
-        scale, c = self._scale_and_ratio
-        x = x / scale
-        t = 0.5 * (x - 1 - c) + 1j * self._half_width(x)
+        sign, scale, c = self._constants
+        z = sign * x
+        t = 0.5 * (z / scale - 1 - c) + 1j * (self._half_width(z) / scale)
         # Φ = log t + log(1+cy) + (cy − log(1+cy))/c with cy = c/t = conj(t)
         phase = np.arctan2(t.imag, t.real + c) + bent_argument(t.conj()) / c
-        return np.asarray(1 - phase / np.pi if scale > 0 else phase / np.pi)
+        above: Floats = phase / np.pi
+        return np.clip(1 - above if sign > 0 else above, 0.0, 1.0)
 
     def _cauchy(self, z: NDArray[np.complex128]) -> NDArray[np.complex128]:
-        scale, c = self._scale_and_ratio
-        w = z / scale if scale > 0 else z.conj() / scale
+        sign, scale, c = self._constants
+        w = z / scale if sign > 0 else -z.conj() / scale
         low, high = (1 - c**0.5) ** 2, (1 + c**0.5) ** 2
         t = 0.5 * (w - 1 - c + np.sqrt(w - low) * np.sqrt(w - high))
         g = 1 / (scale * (t + c))
-        return np.asarray(g if scale > 0 else g.conj())
+        return np.asarray(g if sign > 0 else -g.conj())

@@ -8,45 +8,26 @@ from numpy.typing import NDArray
 
 from attnlaw.laws.expression import Multiplication
 from attnlaw.laws.free import FreeLaw
+from attnlaw.laws.stationary import Edge, critical_points, stationary_value
 from attnlaw.laws.uniformisation import bent_argument
 
-__all__ = ["WishartProduct", "critical_points"]
+__all__ = ["WishartProduct"]
 
 Floats = NDArray[np.float64]
 
 
 class Cubic(NamedTuple):
-    """Constants of (t+1)(t+δ)(t+γ) = x t², for x in units of the scale."""
+    """Constants of (t+1)(t+δ)(t+γ) = (z/κ) t²."""
 
-    scale: float  # κ
+    sign: float  # of the scale
+    scale: float  # κ > 0
     delta: float  # the larger ratio
     gamma: float
-    sum: float  # δ + γ
     product: float  # δγ
     linear: float  # B = δ + γ + δγ
-    lower: float  # λ₃ ≤ 0, the root of the discriminant that is no edge
-    left: float  # λ₋
-    right: float  # λ₊
-
-
-def critical_points(delta: float, gamma: float) -> Floats:
-    """Roots of t³ − (δ+γ+δγ) t − 2δγ, where z(t) = (t+1)(t+δ)(t+γ)/t² is stationary.
-
-    The first is the positive root t* of theory.md §2.2, from which the right edge follows.
-
-    Examples
-    --------
-    >>> critical_points(0.5, 0.4)[0].round(12)
-    np.float64(1.197508593129)
-    """
-    b, c = delta + gamma + delta * gamma, delta * gamma
-    angle = np.arccos(min(c * (3 / b) ** 1.5, 1.0)) / 3
-    t = 2 * (b / 3) ** 0.5 * np.cos(angle - 2 * np.pi / 3 * np.arange(3))
-    for _ in range(2):  # relative precision also for the root near zero
-        slope = 3 * t * t - b
-        step = (t * (t * t - b) - 2 * c) / np.where(slope == 0, np.inf, slope)
-        t = t - np.where(np.abs(step) < 0.1 * np.abs(t), step, 0.0)
-    return np.asarray(t)
+    lower: float  # κλ₃ ≤ 0, the root of the discriminant that is no edge
+    left: Edge  # κλ₋
+    right: Edge  # κλ₊
 
 
 class WishartProduct(FreeLaw):
@@ -60,62 +41,63 @@ class WishartProduct(FreeLaw):
         density(z) = s w / (π δγ z D)
 
     and every step of it keeps its relative precision: s is Cardano's root made exact by Newton
-    steps on abc − x s², the edges are values at critical points.
+    steps on abc − x s², and the edges are known to twice the working precision.
     """
 
     @cached_property
     def _cubic(self) -> Cubic:
-        scale = self._expression.point
+        point = self._expression.point
         (stage,) = self._expression.stages
-        assert scale is not None
+        assert point is not None
         assert isinstance(stage, Multiplication)
+        sign, scale = float(np.sign(point)), abs(point)
         delta, gamma = stage.ratios
-        t = critical_points(delta, gamma)
-        x = np.sort((t + 1) * (t + delta) * (t + gamma) / t**2)
-        if delta == gamma or 1.0 in (delta, gamma):
-            x[np.argmin(np.abs(x))] = 0.0  # a hard edge, or λ₃
-        product = delta * gamma
-        linear = delta + gamma + product
-        lower, left, right = min(x[0], 0.0), max(x[1], 0.0), x[2]
-        return Cubic(scale, delta, gamma, delta + gamma, product, linear, lower, left, right)
+        values = [stationary_value(t, stage.ratios, scale) for t in critical_points(delta, gamma)]
+        if delta == gamma or 1.0 in (delta, gamma):  # one of them is 0: a hard edge, or λ₃
+            values[int(np.argmin(np.abs([v.head for v in values])))] = Edge(0.0, 0.0)
+        lower, left, right = sorted(values)
+        p = delta * gamma
+        b = delta + gamma + p
+        return Cubic(sign, scale, delta, gamma, p, b, min(lower.head, 0.0), left, right)
 
     def _intervals(self) -> Floats:
         cubic = self._cubic
-        return np.sort([cubic.scale * cubic.left, cubic.scale * cubic.right])[None]
+        return np.sort([cubic.sign * cubic.left.head, cubic.sign * cubic.right.head])[None]
 
-    def _roots(self, x: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return s, w and D at x in units of the scale."""
-        _, delta, gamma, total, p, linear, lower, left, right = self._cubic
-        w = np.sqrt(p * (x - lower) * ((x - left) * (right - x)))
-        third = ((1 - x) + total) / 3
-        q = third * (linear - 2 * third * third) - p
+    def _roots(self, z: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return x = z/κ, s, w and D at points z > 0 of the bulk."""
+        _, scale, delta, gamma, p, linear, lower, left, right = self._cubic
+        x = z / scale
+        w = np.sqrt((z - lower) * (left.distance(z) * -right.distance(z)))
+        w *= p**0.5 * scale**-1.5
+        third = ((1 - x) + (delta + gamma)) / 3
+        square = third * third
+        q = third * (linear - 2 * square) - p
         cube = np.cbrt(0.5 * np.abs(q) + w * 27**-0.5)
-        s = third - np.copysign(cube - (linear / 3 - third * third) / cube, q)
-        s = np.minimum(np.maximum(s, 1e-3 * p / (linear + x)), min(1.0, gamma))
-        for _ in range(3):
-            a, b, c = 1 - s, delta - s, gamma - s
-            ab, twice = a * b, x * s
-            d = ab + c * (a + b) + 2 * twice
-            s = s + (ab * c - twice * s) / d
-        return s, w, d
+        s = third - np.copysign(cube - (linear / 3 - square) / cube, q)
+        s = np.clip(s, 1e-3 * p / (linear + x), min(1.0, gamma))
+        for _ in range(2):
+            b, c = delta - s, gamma - s
+            bc, xs = b * c, x * s
+            d = bc + (1 - s) * (b + c) + 2 * xs
+            s = s + ((1 - s) * bc - xs * s) / d
+        return x, s, w, d
 
     def _density_inside(self, x: Floats) -> Floats:
         cubic = self._cubic
-        x = x / cubic.scale
-        s, w, d = self._roots(x)
-        return s * w / (d * x) * (1 / (np.pi * cubic.product * abs(cubic.scale)))
+        x, s, w, d = self._roots(cubic.sign * x)
+        return s * w / (d * x) * (1 / (np.pi * cubic.product * cubic.scale))
 
     def _cdf_inside(self, x: Floats) -> Floats:
-        scale, delta, gamma, total, p, *_ = self._cubic
-        x = x / scale
-        s, w, d = self._roots(x)
-        t = 0.5 * (s - (1 - x) - total) + 1j * (w / d)
+        sign, _, delta, gamma, p, *_ = self._cubic
+        x, s, w, d = self._roots(sign * x)
+        t = 0.5 * (s - (1 - x) - (delta + gamma)) + 1j * (w / d)
         y = t.conj() * (s / p)
         phase = np.arctan2(t.imag, t.real)
         for c in (delta, gamma):  # log t + Σ log(1+cy) + (cy − log(1+cy))/c
             phase += np.arctan2(c * y.imag, 1 + c * y.real) + bent_argument(c * y) / c
         above: Floats = phase / np.pi
-        return np.clip(1 - above if scale > 0 else above, 0.0, 1.0)
+        return np.clip(1 - above if sign > 0 else above, 0.0, 1.0)
 
     def _inside(self, x: Floats) -> tuple[Floats, Floats]:
         return self._density_inside(x), self._cdf_inside(x)
