@@ -39,7 +39,7 @@ def follow(law: Expression, target: Complexes) -> Complexes:
     result = np.empty_like(u)
     todo = np.arange(target.size)
     move = 0.7 * height
-    floor = 1e-17 * (scale + np.abs(target))
+    floor = 1e-17 * np.where(target == 0, scale, np.abs(target))
     while todo.size:
         lower = np.where(height - move < 0.03 * height, 0.0, height - move)
         tolerance = np.where(lower == 0, _ROUNDING, _ON_THE_WAY)
@@ -104,7 +104,8 @@ def settle(
     if real.any():  # moved up along the curve by next to nothing, they show their branch
         v = u[:, real]
         direction = tangent(law, v)
-        v = v + 1e-9j * direction * np.abs(v / direction).min(axis=0)
+        with np.errstate(all="ignore"):
+            v = v + 1e-9j * direction * np.abs(v / direction).min(axis=0)
         physical[real] = newton_step(law, v, z[real])[1]
     return u, good & physical
 

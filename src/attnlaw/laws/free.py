@@ -36,14 +36,20 @@ class FreeLaw(Law):
         return found[self._masses_of(found) > 1e-12] if len(found) > 1 else found
 
     def _density_inside(self, x: Floats) -> Floats:
-        return self._density(self._parameters(x))
+        return self._inside(x)[0]
 
     def _cdf_inside(self, x: Floats) -> Floats:
         return self._below(self._parameters(x))
 
     def _inside(self, x: Floats) -> tuple[Floats, Floats]:
         u = self._parameters(x)
-        return self._density(u), self._below(u)
+        density = self._density(u)
+        for location in self.atom.location:  # next to an atom inside the bulk G is all pole
+            far = 1e-5 * self._expression.bound
+            if (near := np.abs(x - location) < 0.1 * far).any():
+                both = self._parameters(np.array([location - far, location + far]))
+                density[near] = self._density(both).mean()
+        return density, self._below(u)
 
     def _gap_cdf(self, x: Floats) -> Floats:
         return self._below(follow(self._expression, x.astype(np.complex128)))
@@ -53,8 +59,9 @@ class FreeLaw(Law):
         return np.asarray(point.g, dtype=np.complex128)
 
     def _density(self, u: Complexes) -> Floats:
-        point, _ = evaluate(self._expression, u)
-        return np.maximum(-point.g.imag / np.pi, 0.0)
+        with np.errstate(all="ignore"):
+            point, _ = evaluate(self._expression, u)
+            return np.maximum(-point.g.imag / np.pi, 0.0)
 
     def _below(self, u: Complexes) -> Floats:
         return np.clip(1 - mass_above(self._expression, u), 0.0, 1.0)
@@ -66,7 +73,7 @@ class FreeLaw(Law):
 
     def _parameters(self, x: Floats) -> Complexes:
         """Parameters at points inside the support."""
-        for location in self.atom.location:  # an atom inside the bulk: take the limit
+        for location in self.atom.location:  # inside the bulk: the limit from the right
             x = np.where(x == location, x + 1e-12 * self._expression.bound, x)
         interval = np.searchsorted(self.support[:, 0], x) - 1
         u = np.empty((self._expression.n_leaves, x.size), dtype=np.complex128)

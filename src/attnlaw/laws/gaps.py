@@ -99,7 +99,7 @@ def _snapped(z: Floats, locations: Iterable[float], tolerance: float) -> Floats:
 def gaps(law: Expression) -> Gaps:
     """Return the gaps of a law's support; an isolated atom separates two of them."""
     if isinstance(law.base, PointMasses):
-        found = _between_masses(law.base)
+        found = _between_masses(law.base, law.bound or 1.0)
     else:
         found = _of_pair(law.base.kind, gaps(law.base.left), gaps(law.base.right))
     for k, stage in enumerate(law.stages):
@@ -117,7 +117,7 @@ def _elementary(stage: Stage) -> tuple[Stage, ...]:
     return (stage,)
 
 
-def _between_masses(masses: PointMasses) -> Gaps:
+def _between_masses(masses: PointMasses, scale: float) -> Gaps:
     t = masses.locations
 
     def curve(u: Floats, branch: Rows) -> Point:
@@ -125,7 +125,6 @@ def _between_masses(masses: PointMasses) -> Gaps:
             g, y, dg, dy = cauchy_sums(masses, u)
         return Point(u, g, y, np.ones_like(u), dg, dy)
 
-    scale = float(np.abs(t).max()) or 1.0
     return Gaps(t, np.roll(t, -1), np.zeros(len(t), dtype=np.intp), curve, scale)
 
 
@@ -176,6 +175,10 @@ def _cut(
     root = find_roots(lambda x, i: excess(x, rows[i]), start[rows], stop[rows])
     where = found.place(root, rows)
     where = _polished(found.curve, where, found.branch[rows], field, level)
+    # A cut at an end that is a cut already would leave a piece of length zero, or less.
+    after, before = where > found.low[rows], where < found.high[rows]
+    proper = np.where(found.low[rows] < found.high[rows], after & before, after | before)
+    rows, where = rows[proper], where[proper]
     high = np.append(found.high, found.high[rows])
     high[rows] = where
     branch = np.append(found.branch, found.branch[rows])

@@ -96,7 +96,7 @@ class Law:
         x = real_array("x", x)
         flat = x.ravel()
         inside = self._is_inside(flat)
-        if inside.all():
+        if inside.all() and flat.size:
             result = self._density_inside(flat)
         else:
             result = np.zeros(flat.size)

@@ -35,13 +35,15 @@ class QuantileTable:
         within = [mass[(location > a) & (location < b)].sum() for a, b in law.support]
         self.upto = self.below + law._interval_masses + np.array(within)
         self.atom_top = law.cdf(location)
+        self.top = max([*self.upto, *self.atom_top])  # one, but for rounding
         self._rows: dict[int, Floats] = {}
 
     def invert(self, q: Floats) -> Floats:
         """Return the quantiles of a flat array q."""
+        q = np.minimum(q, self.top)
         x = np.full(q.size, np.nan)
         for location, mass, top in zip(*self.law.atom, self.atom_top, strict=True):
-            x[(q <= top) & (q > top - mass)] = location
+            x[(q <= top) & (np.maximum(q, 1e-15) > top - mass)] = location
         if not self.low.size:
             x[np.isnan(x)] = self.law.atom.location[0]  # q = 0
             return x

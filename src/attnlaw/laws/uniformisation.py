@@ -164,7 +164,8 @@ def mass_above(law: Expression, parameters: Complexes) -> NDArray[np.float64]:
     The stages add ∫ G R'(G) dG and ∫ (1+y) p'/p dy, a sum of laws adds log G, a product log y:
     only arguments of complex numbers are needed, each in its principal range.
     """
-    return _phase(law, parameters)[1] / np.pi
+    with np.errstate(all="ignore"):
+        return _phase(law, parameters)[1] / np.pi
 
 
 def _phase(law: Expression, parameters: Complexes) -> tuple[Point, NDArray[np.float64]]:

@@ -81,7 +81,25 @@ class WishartProduct(FreeLaw):
             bc, xs = b * c, x * s
             d = bc + (1 - s) * (b + c) + 2 * xs
             s = s + ((1 - s) * bc - xs * s) / d
+        if left.head == 0 and (near := x < 1e-6).any():
+            s[near], d[near] = self._near_hard_edge(x[near])
         return x, s, w, d
+
+    def _near_hard_edge(self, x: Floats) -> tuple[Floats, Floats]:
+        """Return s and D where s is so close to m = min(1, δ, γ) that only r = m − s is precise.
+
+        r (r+e) (r+f) = x (m−r)², where e = 0 or both are, is solved by Newton from above.
+        """
+        m, e, f = np.sort([1.0, self._cubic.delta, self._cubic.gamma])
+        e, f = e - m, f - m
+        r = np.cbrt(x * m * m)
+        if f > 0:
+            r = np.minimum(r, m * np.sqrt(x / f))
+        for _ in range(6):
+            s = m - r
+            d = r * (r + e) + (r + f) * (2 * r + e) + 2 * x * s
+            r = r - (r * (r + e) * (r + f) - x * s * s) / d
+        return m - r, r * (r + e) + (r + f) * (2 * r + e) + 2 * x * (m - r)
 
     def _density_inside(self, x: Floats) -> Floats:
         cubic = self._cubic

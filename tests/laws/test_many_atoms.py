@@ -1,0 +1,118 @@
+"""A population spectrum of a thousand eigenvalues: exact edges, moments and speed."""
+
+import math
+import time
+from collections import Counter
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from attnlaw.laws import Discrete, MarchenkoPastur
+from attnlaw.laws.gaps import intervals
+
+
+def partitions(n, largest=None):
+    """All partitions of n into positive parts, as lists."""
+    largest = largest or n
+    if n == 0:
+        yield []
+        return
+    for part in range(min(n, largest), 0, -1):
+        for rest in partitions(n - part, part):
+            yield [part, *rest]
+
+
+def moments_from_free_cumulants(cumulants):
+    """mₙ = Σ over non-crossing partitions; n!/((n−b+1)! Π mᵢ!) have the given block sizes."""
+    moments = []
+    for n in range(1, len(cumulants) + 1):
+        total = 0.0
+        for blocks in partitions(n):
+            same = math.prod(math.factorial(m) for m in Counter(blocks).values())
+            number = math.factorial(n) / (math.factorial(n - len(blocks) + 1) * same)
+            total += number * math.prod(cumulants[b - 1] for b in blocks)
+        moments.append(total)
+    return moments
+
+
+@pytest.fixture(scope="module")
+def population():
+    return Discrete(np.random.default_rng(3).exponential(size=1000))
+
+
+@pytest.mark.parametrize("ratio", [0.02, 0.5, 3.0])
+def test_moments_agree_with_free_cumulants_and_a_contour_integral(population, ratio):
+    law = population @ MarchenkoPastur(ratio)
+    # The n × n companion matrix is compound free Poisson: κₖ = c mₖ(H); its moments are c mₖ.
+    spectrum = population.atom.location
+    cumulants = [ratio * np.mean(spectrum**k) for k in range(1, 9)]
+    expected = [1, *(np.array(moments_from_free_cumulants(cumulants)) / ratio)]
+    assert_allclose([law.moment(k) for k in range(9)], expected, rtol=1e-12)
+    radius = 1.2 * law.edges[-1]
+    z = radius * np.exp(2j * np.pi * (np.arange(256) + 0.5) / 256)
+    contour = [-np.mean(z ** (k + 1) * law.stieltjes(z)).real for k in range(9)]
+    assert_allclose(contour, expected, rtol=1e-11)
+
+
+def test_moments_agree_with_the_density(population, expect):
+    law = population @ MarchenkoPastur(3.0)
+    powers = expect(law, lambda x: x ** np.arange(9)[:, None], n=100)
+    assert_allclose(powers, [law.moment(k) for k in range(9)], rtol=1e-8)
+
+
+def test_thousand_points_take_less_than_a_second(population):
+    law = population @ MarchenkoPastur(0.5)
+    x = np.linspace(0.01, 9, 1000)
+    start = time.process_time()
+    density = law.density(x)  # with the edges and everything else that the first call needs
+    assert time.process_time() - start < 1.0
+    bulk = (x > 0.5) & (x < 4)
+    mass = np.trapezoid(density[bulk], x[bulk])
+    assert_allclose(mass, np.diff(law.cdf(x[bulk][[0, -1]]))[0], rtol=1e-4)
+
+
+def test_every_gap_between_eigenvalues_is_found(population):
+    # H ⊠ MP_c with small c: a gap over every pair of neighbours that is wide enough, none over
+    # the others. z' = 1 − c Σ h t²/(u−t)² is concave between two atoms; bisect for its peak.
+    ratio = 1e-3
+    t = population.atom.location
+    low, high = t[:-1] + 0.0, t[1:] + 0.0
+    for _ in range(80):
+        u = 0.5 * (low + high)
+        slope = (2 * ratio * 1e-3) * (t**2 / (u[:, None] - t) ** 3).sum(axis=1)
+        low, high = np.where(slope > 0, u, low), np.where(slope > 0, high, u)
+    u = 0.5 * (low + high)
+    peak = 1 - ratio * 1e-3 * (t**2 / (u[:, None] - t) ** 2).sum(axis=1)
+    law = population @ MarchenkoPastur(ratio)
+    assert len(law.support) == 1 + np.sum(peak > 0)
+    assert 100 < len(law.support) < 900
+    masses = np.diff([0, *law.cdf(law.support[:, 1])]) * 1000
+    assert_allclose(masses, np.round(masses), atol=1e-8)  # whole numbers of eigenvalues
+    assert np.all(np.round(masses) >= 1)
+
+
+def test_edges_are_stationary_points(population):
+    law = population @ MarchenkoPastur(0.5)
+    t = population.atom.location
+    bounds = intervals(law._expression)
+    # From the edge back to u: just outside, u = −1/m̃ with m̃ the companion transform.
+    size = np.diff(bounds, axis=1).min()
+    for sign, edge in ((-1, bounds[:, 0]), (1, bounds[:, 1])):
+        x = edge + sign * 1e-9 * size
+        companion = 0.5 * law.stieltjes(x + 0j).real - 0.5 / x
+        u = -1 / companion
+        slope = 1 - 0.5e-3 * (t**2 / (u[:, None] - t) ** 2).sum(axis=1)
+        assert np.all(slope > 0)
+        assert np.all(slope < 3e-2)
+
+
+def test_two_spectra_of_many_atoms():
+    rng = np.random.default_rng(5)
+    left, right = Discrete(rng.exponential(size=100)), Discrete(1 + rng.random(20))
+    law = left @ right
+    assert_allclose(law.moment(1), left.moment(1) * right.moment(1), rtol=1e-12)
+    q = np.linspace(0.0237, 0.9837, 25)  # no multiple of 1/100, where there may be a gap
+    x = law.quantile(q)
+    assert_allclose(law.cdf(x), q, atol=1e-12)
+    assert np.all(law.density(x) > 0)
