@@ -1,0 +1,217 @@
+"""Attention: the law of a head that has learned nothing, against heads that are drawn."""
+
+from collections.abc import Callable
+from typing import Any
+
+import dash_mantine_components as dmc
+import numpy as np
+from dash import Dash
+
+import attnlaw as al
+from attnlaw import style
+from attnlaw.explorer.charts import Look, Trace, bars, figure, line, vertical
+from attnlaw.explorer.controls import Control, Values
+from attnlaw.explorer.frame import Page, Reading, View, shown, tex
+from attnlaw.explorer.jobs import Job
+from attnlaw.explorer.simulation_panel import finished_job, register_simulation, simulation_panel
+from attnlaw.laws import Law
+from attnlaw.theory.attention import linear_energy, score_energy
+
+__all__ = ["PAGE"]
+
+CONTROLS = (
+    Control(
+        name="inverse_temperature", label="Inverse temperature", symbol="β", kind="number",
+        section="Head", default=1.0, lowest=0.05, highest=3, step=0.05,
+    ),
+    Control(
+        name="head_dimension", label="Head width", symbol="d_k", kind="whole", section="Head",
+        default=64, lowest=4, highest=1000, step=4,
+    ),
+    Control(
+        name="n_tokens", label="Tokens", symbol="n", kind="whole", section="Head",
+        default=400, lowest=20, highest=1200, step=10,
+    ),
+    Control(
+        name="n_heads", label="Heads side by side", symbol="h", kind="whole", section="Head",
+        default=1, lowest=1, highest=16, step=1,
+    ),
+    Control(
+        name="n_draws", label="Draws", kind="whole", section="Simulation",
+        default=3, lowest=1, highest=20, step=1,
+    ),
+    Control(
+        name="seed", label="Seed", kind="whole", section="Simulation",
+        default=0, lowest=0, highest=1000, step=1,
+    ),
+)  # fmt: skip
+
+FIELDS = {
+    "bulk_edge": ("Largest squared singular value", "of √n A⊥"),
+    "top_singular_value": ("Top singular value", "s₁(A)"),
+    "second_singular_value": ("Second singular value", "s₂(A)"),
+    "squared_frobenius_norm": ("Squared norm", "‖A‖²"),
+    "stable_rank": ("Stable rank", "‖A‖²/s₁²"),
+    "mean_square": ("Mean squared singular value", "m₁"),
+}
+
+
+def head_from(values: Values) -> al.SelfAttention:
+    """Return the head that the values describe."""
+    return al.SelfAttention(
+        n_tokens=int(values["n_tokens"]),
+        head_dimension=int(values["head_dimension"]),
+        inverse_temperature=float(values["inverse_temperature"]),
+        n_heads=int(values["n_heads"]),
+    )
+
+
+def view(values: Values, look: Look, extra: Any) -> View:
+    """Return the limiting law, and the drawn heads with the law of finite ones."""
+    head = head_from(values)
+    limit, law = al.predict_attention(head, order="first"), al.attention_law(head, order="first")
+    job = finished_job(extra, values)
+    ends = [float(limit.bulk_edge)]
+    if job is not None:
+        ends += [job.results[0].prediction.bulk_edge, max(r.spectrum[-1] for r in job.results)]
+    right = 1.05 * max(ends) ** 0.5
+    traces = [_law_trace(law, right, "limit: wide heads, many tokens")]
+    if job is not None:
+        finite = _law_trace(job.results[0].law, right, "finite head", style.WEIGHTINGS["optimal"])
+        traces = [_histogram(job, right, look), *traces, finite]
+    top = max(max(trace["y"][3:], default=1.0) for trace in traces)
+    traces.append(vertical(ends[0] ** 0.5, top, "edge of the limit", look))
+    return View(
+        figure=figure(
+            look,
+            traces,
+            x={"title": {"text": "singular value of √n A⊥"}, "range": [0, right]},
+            y={"title": {"text": "density"}, "range": [0, 1.1 * top]},
+            bargap=0,
+        ),
+        readings=[
+            Reading(key=key, label=label, symbol=symbol, value=shown(getattr(limit, key)))
+            for key, (label, symbol) in FIELDS.items()
+        ],
+        formula=_formula(head, limit),
+        code=_code(values),
+        sentence="The numbers are those of the limit law. Draw heads to see them beside a law that "
+        "knows their finite width and number of tokens."
+        if job is None
+        else _sentence(job),
+        extra=None if job is None else _comparison(job, limit),
+    )
+
+
+class Draw:
+    """One drawn head; the first also holds what theory says of finite heads."""
+
+    def __init__(self, head: al.SelfAttention, rngs: Any, law: Law | None) -> None:
+        self.spectrum = al.observe_attention_spectrum(head, 1, rngs[0])[0]
+        self.seen = al.observe_attention(head, 1, rngs[1])
+        self.law = law if law is not None else al.attention_law(head)
+        self.prediction = al.predict_attention(head) if law is None else None
+        self.outlier = al.key_norm_outlier(head) if law is None else None
+
+
+def _trials(values: Values) -> tuple[int, Callable[[], Any]]:
+    head = head_from(values)
+    rngs = [np.random.default_rng(int(values["seed"])) for _ in range(2)]
+    law: list[Law] = []
+
+    def trial() -> Draw:
+        draw = Draw(head, rngs, law[0] if law else None)
+        law.append(draw.law)
+        return draw
+
+    return int(values["n_draws"]), trial
+
+
+def _law_trace(law: Law, right: float, name: str, colour: str = style.PREDICTED) -> Trace:
+    """Return a law over singular values, as the masses of narrow bins."""
+    bins = np.linspace(0, right, 141)
+    mass = np.diff(law.cdf(bins**2))
+    return line((bins[1:] + bins[:-1]) / 2, mass / np.diff(bins), name, colour)
+
+
+def _histogram(job: Job, right: float, look: Look) -> Trace:
+    bins = np.linspace(0, right, 51)
+    values = np.sqrt(np.concatenate([draw.spectrum for draw in job.results]))
+    heights = np.histogram(values, bins)[0] / (values.size * np.diff(bins))
+    name = f"{len(job.results)} drawn"
+    return bars((bins[1:] + bins[:-1]) / 2, heights, name, look.colours["observed"])
+
+
+def _sentence(job: Job) -> str:
+    outlier = job.results[0].outlier
+    if not outlier.locations.size:
+        return "Key norms make no outlier here: their term drowns in the bulk."
+    where = ", ".join(shown(value**0.5) for value in outlier.locations)
+    place = "above" if outlier.is_detached else "in a gap of"
+    return f"Key norms make an outlier {place} the bulk, at the singular value {where}."
+
+
+def _comparison(job: Job, limit: al.AttentionSpectrum) -> Any:
+    rows = []
+    for key, (label, _) in FIELDS.items():
+        seen = np.array([float(getattr(draw.seen, key)[0]) for draw in job.results])
+        error = seen.std(ddof=1) / np.sqrt(len(seen)) if len(seen) > 1 else np.nan
+        finite = getattr(job.results[0].prediction, key)
+        row = [getattr(limit, key), finite, seen.mean()]
+        rows.append([label, *map(shown, row), "± " + shown(error, 2)])
+    head = ["", "limit", "finite head", "observed", "standard error"]
+    table = dmc.Table(data={"head": head, "body": rows}, mt="sm")
+    return dmc.TableScrollContainer(table, minWidth=480, type="native", id="attention-comparison")
+
+
+def _formula(head: al.SelfAttention, limit: al.AttentionSpectrum) -> str:
+    beta = head.inverse_temperature
+    ratio = r"\varphi" if head.n_heads == 1 else r"\varphi/h"
+    last = "1" if head.n_heads == 1 else "1/h"
+    return rf"""
+A head is $A=\mathrm{{softmax}}(\beta\,QK^\top/\sqrt{{d_k}})$, and $A_\perp=A-\mathbf 1\mathbf 1^\top/n$.
+With $\varphi=n/d_k={tex(head.token_ratio)}$,
+
+$$\theta_1=e^{{\beta^2}}-1={tex(score_energy(beta))},\qquad
+\theta_2=\beta^2={tex(linear_energy(beta))},$$
+
+the squared singular values of $\sqrt n\,A_\perp$ follow
+
+$$\bigl(\theta_2\,\mathrm{{MP}}_{{{ratio}}}\boxplus(\theta_1-\theta_2)\bigr)
+\boxtimes\mathrm{{MP}}_{{{last}}},$$
+
+up to ${tex(limit.bulk_edge)}$. Meanwhile $s_1(A)\to1$ and $\lVert A\rVert^2\to e^{{\beta^2}}$
+per head; all this ends near $\beta=\sqrt{{\log n}}$, where single entries rule their rows.
+"""
+
+
+def _code(values: Values) -> str:
+    draws = f"n_draws={values['n_draws']}, rng={values['seed']}"
+    return (
+        "import attnlaw as al\n\nhead = al.SelfAttention(\n"
+        f"    n_tokens={values['n_tokens']}, head_dimension={values['head_dimension']},\n"
+        f"    inverse_temperature={values['inverse_temperature']:g}, "
+        f"n_heads={values['n_heads']},\n)\n"
+        'al.predict_attention(head, order="first")    # the limit\n'
+        'limit = al.attention_law(head, order="first")\n\n'
+        "al.predict_attention(head)                   # a finite head\n"
+        "al.key_norm_outlier(head)\n"
+        f"seen = al.observe_attention(head, {draws})\n"
+        f"squared = al.observe_attention_spectrum(head, {draws})\n"
+    )
+
+
+def _callbacks(app: Dash) -> None:
+    register_simulation(app, "attention", CONTROLS, _trials)
+
+
+PAGE = Page(
+    name="attention",
+    title="Attention",
+    purpose="What the singular values of an attention head look like when it has learned nothing.",
+    controls=CONTROLS,
+    view=view,
+    has_extra=True,
+    below_controls=lambda _: simulation_panel("attention", "Draw heads"),
+    more_callbacks=_callbacks,
+)
