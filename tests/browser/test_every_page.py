@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 import attnlaw as al
 from attnlaw.explorer.frame import shown
 
-DRAWN = ["spectrum", "phase", "weights"]
+DRAWN = ["spectrum", "phase", "weights", "attention"]
 
 
 @pytest.mark.parametrize("name", DRAWN)

@@ -2,7 +2,8 @@
 
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -180,16 +181,12 @@ def register_page(app: Dash, page: Page) -> None:
         given = arguments[len(extra) :]
         try:
             values = {c.name: c.check(v) for c, v in zip(controls, given, strict=True)}
-            with _ONE_AT_A_TIME, warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always", RegimeWarning)
+            with _regime_warnings() as remarks:
                 look = Look("dark" if theme == "dark" else "light", bool(narrow))
                 view = page.view(values, look, own)
         except (ValueError, ArithmeticError, MemoryError) as error:
             return no_update, no_update, notice(str(error), "red"), no_update
-        remarks = dict.fromkeys(
-            str(w.message) for w in caught if issubclass(w.category, RegimeWarning)
-        )
-        sentences = [*view.warnings, *(remark[:1].upper() + remark[1:] for remark in remarks)]
+        sentences = [*view.warnings, *(text[:1].upper() + text[1:] for text in remarks)]
         late = {
             "page": name,
             "query": write_query(controls, values),
@@ -214,6 +211,22 @@ def register_page(app: Dash, page: Page) -> None:
             prevent_initial_call=True,
         )
     page.more_callbacks(app)
+
+
+@contextmanager
+def _regime_warnings() -> Iterator[dict[str, None]]:
+    """Collect the regime warnings of this thread; simulations in others warn as they like."""
+    remarks: dict[str, None] = {}
+    thread = threading.get_ident()
+
+    def note(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        if threading.get_ident() == thread and issubclass(category, RegimeWarning):
+            remarks[str(message)] = None
+
+    with _ONE_AT_A_TIME, warnings.catch_warnings():
+        warnings.simplefilter("always", RegimeWarning)
+        warnings.showwarning = note
+        yield remarks
 
 
 def _register_control(app: Dash, page: str, control: Control) -> None:

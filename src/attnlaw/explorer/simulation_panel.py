@@ -44,7 +44,7 @@ def simulation_panel(page: str, words: str = "Run the simulation") -> Any:
 
 
 def register_simulation(
-    app: Dash, page: str, controls: tuple[Control, ...], trials: Trials
+    app: Dash, page: str, controls: tuple[Control, ...], trials: Trials, unit: str = "trials"
 ) -> None:
     """Connect the buttons of a page to the trials that its values describe."""
 
@@ -78,7 +78,7 @@ def register_simulation(
             if found is None:
                 return no_update, 0, "", True, True
             job = found
-        return _told(job, extra)
+        return _told(job, extra, unit)
 
 
 def finished_job(extra: Any, values: Values) -> Job | None:
@@ -87,13 +87,15 @@ def finished_job(extra: Any, values: Values) -> Job | None:
     return job if job is not None and job.results and job.setting == values else None
 
 
-def _told(job: Job, extra: Any) -> Any:
+def _told(job: Job, extra: Any, unit: str) -> Any:
     done = len(job.results)
     now = {"job": job.key, "done": done, "running": job.is_running}
-    status: Any = f"{done} of {job.n_trials} trials"
+    status: Any = f"{done} of {job.n_trials} {unit}"
+    if not unit:
+        status = "Done" if done else "Working …"
     if job.error:
         status = notice(job.error, "red")
     elif job.is_cancelled:
-        status = f"Cancelled after {done} of {job.n_trials} trials"
+        status = f"Cancelled after {done} of {job.n_trials} {unit}".strip()
     data = now if now != extra else no_update
     return data, 100 * done / job.n_trials, status, not job.is_running, not job.is_running

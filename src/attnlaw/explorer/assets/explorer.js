@@ -53,6 +53,20 @@
     setTimeout(() => { label.textContent = old; }, 1200);
   };
 
+  /* The upload component drops large files without a word; say so. */
+  const refuse = (event) => {
+    const zone = event.target.closest?.("#data-drop");
+    const files = event.dataTransfer?.files || event.target.files;
+    const largest = Number(zone?.dataset.largest);
+    if (!zone || !files?.length || files[0].size <= largest) return;
+    const mib = (bytes) => Math.ceil(bytes / 2 ** 20) + " MiB";
+    window.dash_clientside.set_props("data-status", {
+      children: "the file must be at most " + mib(largest) + " long, got " + mib(files[0].size) + ".",
+    });
+  };
+  document.addEventListener("drop", refuse, true);
+  document.addEventListener("change", refuse, true);
+
   window.dash_clientside = window.dash_clientside || {};
   window.dash_clientside.explorer = {
     /* A slider and its number field say the same. */

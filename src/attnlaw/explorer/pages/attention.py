@@ -47,12 +47,12 @@ CONTROLS = (
 )  # fmt: skip
 
 FIELDS = {
-    "bulk_edge": ("Largest squared singular value", "of √n A⊥"),
+    "bulk_edge": ("Largest, squared", "of √n A⊥"),
     "top_singular_value": ("Top singular value", "s₁(A)"),
     "second_singular_value": ("Second singular value", "s₂(A)"),
     "squared_frobenius_norm": ("Squared norm", "‖A‖²"),
     "stable_rank": ("Stable rank", "‖A‖²/s₁²"),
-    "mean_square": ("Mean squared singular value", "m₁"),
+    "mean_square": ("Mean of the squares", "m₁"),
 }
 
 
@@ -95,8 +95,8 @@ def view(values: Values, look: Look, extra: Any) -> View:
         ],
         formula=_formula(head, limit),
         code=_code(values),
-        sentence="The numbers are those of the limit law. Draw heads to see them beside a law that "
-        "knows their finite width and number of tokens."
+        sentence="The numbers are those of the limit law. Draw heads to see them beside a law "
+        "that knows their finite width and number of tokens."
         if job is None
         else _sentence(job),
         extra=None if job is None else _comparison(job, limit),
@@ -169,7 +169,8 @@ def _formula(head: al.SelfAttention, limit: al.AttentionSpectrum) -> str:
     ratio = r"\varphi" if head.n_heads == 1 else r"\varphi/h"
     last = "1" if head.n_heads == 1 else "1/h"
     return rf"""
-A head is $A=\mathrm{{softmax}}(\beta\,QK^\top/\sqrt{{d_k}})$, and $A_\perp=A-\mathbf 1\mathbf 1^\top/n$.
+A head is $A=\mathrm{{softmax}}(\beta\,QK^\top/\sqrt{{d_k}})$, and
+$A_\perp=A-\mathbf 1\mathbf 1^\top/n$.
 With $\varphi=n/d_k={tex(head.token_ratio)}$,
 
 $$\theta_1=e^{{\beta^2}}-1={tex(score_energy(beta))},\qquad

@@ -1,0 +1,165 @@
+"""What the library finds in dropped files and in examples, ready to be drawn."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import attnlaw as al
+from attnlaw._validation import complain
+from attnlaw.diagnostics import TableReport, inspect_table, list_arrays, read_array, read_table
+from attnlaw.diagnostics.examples import TABLES, example_table
+from attnlaw.diagnostics.files import EmbeddingTable
+from attnlaw.diagnostics.tables import noise_law
+from attnlaw.estimators import PoolingWeights
+from attnlaw.laws.separable import SeparableLaw
+from attnlaw.simulation import sample_signs, sample_table, sample_tokens
+
+__all__ = ["EXAMPLES", "SequenceFinding", "TableFinding", "find_in_example", "find_in_file"]
+
+Floats = NDArray[np.float64]
+
+EXAMPLES = {
+    "table": "drawn: a table with a hidden direction",
+    "sequences": "drawn: sequences with a prefix",
+    **{name: f"real table: {name}" for name in TABLES},
+}
+
+DRAWN_TABLE = """import numpy as np
+from attnlaw.simulation import sample_table
+
+rng = np.random.default_rng({seed})
+table = sample_table(4000, 200, rng)
+table[:, 0] += 0.5 * rng.choice([-1.0, 1.0], size=4000)
+"""
+
+DRAWN_SEQUENCES = """import numpy as np
+import attnlaw as al
+from attnlaw.simulation import sample_signs, sample_table, sample_tokens
+
+rng = np.random.default_rng({seed})
+table = sample_table(1000, 60, rng)
+table[:500, 0] += 1.5
+table[500:, 0] -= 1.5
+signs = sample_signs(al.prefix_correlation(12, 4), 2000, rng)
+sequences = table[sample_tokens(signs, 1000, rng)]
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Histogram:
+    """Bars over bins that are even in the logarithm, and laws at the same resolution."""
+
+    bins: Floats
+    heights: Floats
+    x: Floats
+    laws: dict[str, Floats]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableFinding:
+    """A table's report with its two pictures."""
+
+    name: str
+    source: str  # Python lines that make `table`
+    report: TableReport
+    spectrum: Histogram
+    check: Histogram | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequenceFinding:
+    """Pooling weights learned from sequences."""
+
+    name: str
+    source: str  # Python lines that make `sequences`
+    shape: tuple[int, ...]
+    learned: PoolingWeights
+
+
+def find_in_file(path: Path, tensor: str, seed: int) -> TableFinding | SequenceFinding:
+    """Read one array of a file and report on it: a table has two axes, sequences three."""
+    entries = list_arrays(path)
+    chosen = [entry for name, entry in entries.items() if tensor in ("", name)]
+    axes = {len(entry.shape) for entry in chosen}
+    if axes and 2 not in axes:
+        if 3 not in axes:
+            raise complain(
+                path.name, "an array with 2 axes (a table) or 3 (sequences)", sorted(axes)
+            )
+        sequences = read_array(path, tensor or None, ndim=3)
+        source = (
+            "from attnlaw.diagnostics import read_array\n\n"
+            f"sequences = read_array({path.name!r}, {tensor or None!r}, ndim=3)\n"
+        )
+        return _sequence_finding(path.name, source, sequences, seed)
+    source = (
+        "from attnlaw.diagnostics import read_table\n\n"
+        f"table = read_table({path.name!r}, {tensor or None!r})\n"
+    )
+    return _table_finding(path.name, source, read_table(path, tensor or None), seed)
+
+
+def find_in_example(name: str, seed: int) -> TableFinding | SequenceFinding:
+    """Report on an example: drawn here, or a real table of an installed package."""
+    rng = np.random.default_rng(seed)
+    if name in TABLES:
+        try:
+            source = (
+                "from attnlaw.diagnostics.examples import example_table\n\n"
+                f"table = example_table({name!r})\n"
+            )
+            return _table_finding(name, source, example_table(name), seed)
+        except FileNotFoundError as error:
+            raise ValueError(str(error)) from None
+    if name == "table":
+        table = sample_table(4000, 200, rng)
+        table[:, 0] += 0.5 * rng.choice([-1.0, 1.0], size=4000)
+        vectors = EmbeddingTable(vectors=table, tokens=None, source="an example", name="")
+        return _table_finding(EXAMPLES[name], DRAWN_TABLE.format(seed=seed), vectors, seed)
+    table = sample_table(1000, 60, rng)
+    table[:500, 0] += 1.5
+    table[500:, 0] -= 1.5
+    signs = sample_signs(al.prefix_correlation(12, 4), 2000, rng)
+    sequences = table[sample_tokens(signs, 1000, rng)]
+    return _sequence_finding(EXAMPLES[name], DRAWN_SEQUENCES.format(seed=seed), sequences, seed)
+
+
+def _sequence_finding(
+    name: str, source: str, sequences: NDArray[np.generic], seed: int
+) -> SequenceFinding:
+    learned = al.learn_pooling_weights(np.asarray(sequences), rng=seed)
+    return SequenceFinding(name=name, source=source, shape=sequences.shape, learned=learned)
+
+
+def _table_finding(name: str, source: str, table: EmbeddingTable, seed: int) -> TableFinding:
+    report = inspect_table(table, rng=seed)
+    check = report.check
+    seen: Histogram | None = None
+    if check is not None:
+        ratio = report.dimension / (check.n_rows - 1)
+        laws = {
+            "with row lengths": SeparableLaw(check.population, ratio=ratio, rows=check.scales),
+            "equal lengths": SeparableLaw(check.population, ratio=ratio, rows=np.ones(1)),
+        }
+        seen = _histogram(check.eigenvalues.ravel(), laws)
+    bulk = report.eigenvalues[len(report.outliers) :]
+    spectrum = _histogram(bulk, {"law of the noise": noise_law(report)})
+    return TableFinding(name=name, source=source, report=report, spectrum=spectrum, check=seen)
+
+
+def _histogram(values: Floats, laws: dict[str, SeparableLaw]) -> Histogram:
+    """Bin values evenly in the logarithm, and laws as masses of bins around each point."""
+    positive = values[values > 1e-9 * values.max()]
+    n_bins = int(np.clip(len(positive) / 8, 20, 70))
+    bins = np.geomspace(0.8 * positive.min(), 1.25 * positive.max(), n_bins + 1)
+    width = np.log(bins[1] / bins[0])
+    x = np.geomspace(bins[0], bins[-1], 200)
+    half = np.exp(width / 2)
+    return Histogram(
+        bins=bins,
+        heights=np.histogram(values, bins)[0] / (len(values) * width),
+        x=x,
+        laws={key: (law.cdf(x * half) - law.cdf(x / half)) / width for key, law in laws.items()},
+    )

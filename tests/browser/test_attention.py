@@ -1,0 +1,34 @@
+import numpy as np
+import pytest
+from explorer_hands import expect_reading, traces, type_number
+from playwright.sync_api import expect
+
+import attnlaw as al
+from attnlaw.explorer.frame import shown
+
+
+def test_a_head_is_predicted_and_drawn(open_page):
+    page = open_page(
+        "/attention?inverse_temperature=0.6&n_tokens=100&head_dimension=100&n_draws=2&seed=3"
+    )
+    head = al.SelfAttention(n_tokens=100, head_dimension=100, inverse_temperature=0.6)
+    limit = al.predict_attention(head, order="first")
+    expect_reading(page, "attention-reading-bulk_edge", shown(limit.bulk_edge))
+    type_number(page, "attention-inverse_temperature", 0.5)
+    head = al.SelfAttention(n_tokens=100, head_dimension=100, inverse_temperature=0.5)
+    limit, finite = al.predict_attention(head, order="first"), al.predict_attention(head)
+    expect_reading(page, "attention-reading-bulk_edge", shown(limit.bulk_edge))
+    expect_reading(page, "attention-reading-stable_rank", shown(limit.stable_rank))
+    page.locator("#attention-run").click()
+    expect(page.locator("#attention-status")).to_contain_text("2 of 2 trials", timeout=60_000)
+    seen = al.observe_attention(head, n_draws=2, rng=3)
+    table = page.locator("#attention-comparison")
+    expect(table).to_contain_text(shown(seen.bulk_edge.mean()))
+    expect(table).to_contain_text(shown(finite.bulk_edge))
+    bars = traces(page, "attention")["2 drawn"]
+    assert np.sum(bars["y"]) * (bars["x"][1] - bars["x"][0]) == pytest.approx(1)
+
+
+def test_beyond_breakdown_the_page_says_so(open_page):
+    page = open_page("/attention?inverse_temperature=3")
+    expect(page.locator("#attention-notices")).to_contain_text("√(log n)")

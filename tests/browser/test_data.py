@@ -1,0 +1,74 @@
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from explorer_hands import expect_reading, traces
+from playwright.sync_api import expect
+
+import attnlaw as al
+from attnlaw.diagnostics import inspect_table
+from attnlaw.explorer.frame import shown
+
+
+@pytest.fixture
+def table():
+    rng = np.random.default_rng(0)
+    signs = rng.choice([-1.0, 1.0], size=(800, 1))
+    return (rng.standard_normal((800, 40)) + signs * np.full(40, 0.3)).astype(np.float32)
+
+
+def drop(page, name, content):
+    page.locator("#data-upload input").set_input_files(
+        {"name": name, "mimeType": "application/octet-stream", "buffer": content}
+    )
+
+
+def bytes_of(array, folder, **names):
+    file = folder / "array.npy"
+    if names:
+        np.savez(folder / "arrays.npz", array, **names)
+        return (folder / "arrays.npz").read_bytes()
+    np.save(file, array)
+    return file.read_bytes()
+
+
+def test_good_files_are_reported_on_and_bad_ones_refused(open_page, table, tmp_path):
+    before = set(Path(tempfile.gettempdir()).glob("attnlaw-*"))
+    page = open_page("/data")
+    drop(page, "weights.npy", bytes_of(table, tmp_path))
+    report = inspect_table(table, rng=0)
+    expect_reading(page, "data-reading-n_outliers", str(len(report.outliers)))
+    expect_reading(page, "data-reading-bulk_edge", shown(report.bulk_edge))
+    expect(page.locator("#data-sentence")).to_contain_text(report.verdict)
+    assert traces(page, "data")["outliers"]["x"] == pytest.approx([report.eigenvalues[0]])
+
+    refused = {
+        "../../evil.pkl": (b"\x80\x04N.", "evil.pkl must be a plain array file"),
+        "text.npy": (b"hello, this is no array", "text.npy must be a .npy, .npz"),
+        "empty.npy": (b"", "empty.npy must hold data"),
+        "cut.npy": (bytes_of(table, tmp_path)[:1000], "cut.npy must"),
+        "line.npy": (bytes_of(table[0], tmp_path), "line.npy must be an array with 2 axes"),
+        "small.npy": (bytes_of(table[:5], tmp_path), "table must be of shape (V, d), both"),
+    }
+    for name, (content, sentence) in refused.items():
+        drop(page, name, content)
+        expect(page.locator("#data-status")).to_contain_text(sentence)
+
+    sequences = np.random.default_rng(1).standard_normal((200, 5, 12)).astype(np.float32)
+    drop(page, "sequences.npy", bytes_of(sequences, tmp_path))
+    learned = al.learn_pooling_weights(sequences, rng=0)
+    expect_reading(page, "data-reading-mean_snr", shown(learned.mean_snr))
+    assert traces(page, "data")["learned weights"]["y"] == pytest.approx(learned.weights)
+    assert set(Path(tempfile.gettempdir()).glob("attnlaw-*")) == before
+
+
+def test_an_example_is_inspected(open_page):
+    page = open_page("/data?example=sequences&seed=2")
+    page.locator("#data-run").click()
+    expect(page.locator("#data-sentence")).to_contain_text("is supported", timeout=60_000)
+    code = page.locator(".mantine-CodeHighlight-code")
+    expect(code).to_contain_text("learn_pooling_weights")
+    scope = {}
+    exec(compile(code.inner_text(), "snippet", "exec"), scope)
+    expect_reading(page, "data-reading-snr", shown(scope["learned"].snr))
