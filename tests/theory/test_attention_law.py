@@ -52,6 +52,20 @@ def test_quartic_and_continuation_are_the_same_law(beta, log_ratio, last):
         assert law.density(low * (1 - 1e-9)) == law.density(high * (1 + 1e-9)) == 0
 
 
+@given(st.floats(0.1, 2.5), st.floats(-1.2, 3.5))
+def test_distribution_is_sound_down_to_the_hard_edge(beta, log_ratio):
+    linear, noise, ratio = beta**2, np.expm1(beta**2) - beta**2, 10**log_ratio
+    law = AttentionBulk(linear=linear, noise=noise, ratio=ratio, last_ratio=1.0)
+    x = np.geomspace(1e-24, 1.0, 70) * law.edges[1]
+    F = law.cdf(x)
+    assert (np.diff(F) > -1e-15).all()
+    small = x < 1e-6 * law.edges[1]  # F ~ √x there
+    assert_allclose(
+        F[small] / F[small][-1], np.sqrt(x[small] / x[small][-1]), rtol=1e-2, atol=1e-11
+    )
+    assert (np.diff(np.log(law.density(x[:-1]))) < 0)[:30].all()
+
+
 @given(st.floats(0.1, 1.2), st.floats(0.05, 40.0))
 def test_first_moments_have_their_closed_form(beta, phi):
     n = 4000

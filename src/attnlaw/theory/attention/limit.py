@@ -107,26 +107,40 @@ class AttentionBulk(FreeLaw):
     def _complex_root(self, x: Floats) -> Complexes:
         """Root g in the lower half plane at x in units; real where there is none."""
         N, M, pole = self._factors
-        known, moving = N * M, Polynomial([0, 1]) * pole**2
-        fixed = np.zeros(5)
-        rate = np.zeros(5)
-        fixed[:] = known.coef
-        rate[: moving.coef.size] = moving.coef
-        p = fixed - np.outer(x, rate)
-        companion = np.zeros((x.size, 4, 4))
-        companion[:, 0] = -p[:, 3::-1] / p[:, 4:]
-        companion[:, [1, 2, 3], [0, 1, 2]] = 1
-        roots = np.linalg.eigvals(companion).astype(np.complex128)
-        g = np.take_along_axis(roots, roots.imag.argmin(axis=1)[:, None], axis=1)[:, 0]
-        g = np.where(g.imag < -1e-12 * np.abs(g), g, g.real)
-        slope, moving_slope = known.deriv(), moving.deriv()
-        with np.errstate(all="ignore"):
-            for _ in range(3):
-                step = (known(g) - x * moving(g)) / (slope(g) - x * moving_slope(g))
-                g = np.where(np.abs(step) < 1e-2 * np.abs(g), g - step, g)
-        return np.asarray(g, dtype=np.complex128)
+        if self._constants.last_ratio == 1:
+            # N = M: take the root of N² = x g pole². In √g all four stay apart as x → 0.
+            known, moving = _stretched(N), Polynomial([0, 1]) * _stretched(pole)
+            return _lower_root(known, moving, np.sqrt(x)) ** 2
+        return _lower_root(N * M, Polynomial([0, 1]) * pole**2, x)
 
     def _parameters(self, x: Floats) -> Complexes:
         """Parameter u = c + 1/g of the point mass on which the law is built."""
         g = self._complex_root(x / self._unit) / self._unit
         return np.asarray(self._constants.noise + 1 / g)[None]
+
+
+def _stretched(polynomial: Polynomial) -> Polynomial:
+    """Return p(h²) as a polynomial in h."""
+    coefficients = np.zeros(2 * polynomial.coef.size - 1)
+    coefficients[::2] = polynomial.coef
+    return Polynomial(coefficients)
+
+
+def _lower_root(known: Polynomial, moving: Polynomial, x: Floats) -> Complexes:
+    """Root of known − x moving (a quartic) in the lower half plane, real if there is none."""
+    fixed, rate = np.zeros(5), np.zeros(5)
+    fixed[:] = known.coef
+    rate[: moving.coef.size] = moving.coef
+    p = fixed - np.outer(x, rate)
+    companion = np.zeros((x.size, 4, 4))
+    companion[:, 0] = -p[:, 3::-1] / p[:, 4:]
+    companion[:, [1, 2, 3], [0, 1, 2]] = 1
+    roots = np.linalg.eigvals(companion).astype(np.complex128)
+    g = np.take_along_axis(roots, roots.imag.argmin(axis=1)[:, None], axis=1)[:, 0]
+    g = np.where(g.imag < -1e-12 * np.abs(g), g, g.real)
+    slope, moving_slope = known.deriv(), moving.deriv()
+    with np.errstate(all="ignore"):
+        for _ in range(3):
+            step = (known(g) - x * moving(g)) / (slope(g) - x * moving_slope(g))
+            g = np.where(np.abs(step) < 1e-2 * np.abs(g), g - step, g)
+    return np.asarray(g, dtype=np.complex128)
