@@ -16,6 +16,7 @@ COMMANDS = {
     "plan": "Find the samples, vocabulary or signal that a wanted overlap takes.",
     "weights": "Compare pooling weights on a positional correlation.",
     "law": "Describe a limiting spectrum: edges, moments, quantiles, density.",
+    "pool": "Rank poolings of your own sequences, with labels or without.",
     "table": "Inspect an embedding table: noise, outliers, and a check that can fail.",
     "explore": "Open the explorer: the laws under sliders, in a browser.",
     "reproduce": "Reproduce the figures of both papers: pictures, tables, report.",

@@ -16,7 +16,7 @@ from attnlaw.estimators.alternation import (
 )
 from attnlaw.estimators.sequences import Sequences, as_sequences
 
-__all__ = ["PoolingWeights", "learn_pooling_weights"]
+__all__ = ["PoolingWeights", "learn_pooling_weights", "least_power", "normalised", "signal_power"]
 
 Floats = NDArray[np.float64]
 MOST_GROUPS = 2000  # that the bootstrap draws from
@@ -123,12 +123,12 @@ def learn_pooling_weights(
     held_out = [_judge(halves[1 - k], fits[k]) for k in range(2)]
 
     gamma = (held_out[0][0] + held_out[1][0]) / 2
-    power = _signal_power(data, fits[0], fits[1], rng) or _least_power(gamma)
+    power = signal_power(data, fits[0], fits[1], rng) or least_power(gamma)
     learned, uniform = (np.concatenate([h[k] for h in held_out]) / power for k in (1, 2))
     gains = _bootstrap_means(learned - uniform, count("n_bootstrap", n_bootstrap), rng)
     low, high = np.quantile(gains, [(1 - level) / 2, (1 + level) / 2])
     return PoolingWeights(
-        weights=_normalised(best.weights),
+        weights=normalised(best.weights),
         direction=best.direction,
         correlation=_nearest_correlation(gamma / power),
         snr=float(np.clip(1 + learned.mean(), 0, L)),
@@ -154,7 +154,7 @@ def _judge(data: Sequences, fit: Optimum) -> tuple[Floats, Floats, Floats]:
     return cross_position_covariance(data, u)[0], each(fit.weights), each(np.full(L, L**-0.5))
 
 
-def _signal_power(
+def signal_power(
     data: Sequences, first: Optimum, second: Optimum, rng: np.random.Generator
 ) -> float:
     """Return |uᵀΣv − σ² u·v|, Σ the tokens' covariance; 0 when u and v do not agree."""
@@ -168,7 +168,7 @@ def _signal_power(
     return float(abs(np.vdot(both[0], both[1]) / n_tokens - noise * (u @ v)))
 
 
-def _least_power(gamma: Floats) -> float:
+def least_power(gamma: Floats) -> float:
     """Return the least signal power θ for which I + Γ/θ can be a correlation matrix."""
     values = np.linalg.eigvalsh(gamma)
     least = max(-values[0], values[-1] / (len(gamma) - 1))
@@ -198,7 +198,7 @@ def _bootstrap_means(values: Floats, n: int, rng: np.random.Generator) -> Floats
     return np.concatenate([values[rng.integers(N, size=(b, N))].mean(axis=1) for b in sizes])
 
 
-def _normalised(w: Floats) -> Floats:
+def normalised(w: Floats) -> Floats:
     """Scale to Σ|w| = 1 with a sum of at least 0, as mean pooling has it."""
     w = w / np.abs(w).sum()
     total = w.sum()

@@ -170,6 +170,16 @@ class TokenSequences(Sequences):
             shape=(n, len(used)),
         ).T
 
+    @property
+    def tokens(self) -> NDArray[np.intp]:
+        """Rows of `table`, (N, L); arbitrary where there is no token."""
+        return self._tokens
+
+    @property
+    def table(self) -> Floats:
+        """Embeddings of the tokens that occur."""
+        return self._table
+
     def take(self, rows: NDArray[np.intp]) -> "TokenSequences":
         """Return some of the sequences, with the tokens that occur in them."""
         mask = None if self.mask is None else self.mask[rows]

@@ -1,0 +1,221 @@
+"""Accuracy of ridge classification on pooled sequences: measured on folds, and predicted."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.diagnostics.poolings import Rows
+from attnlaw.estimators.sequences import Sequences
+
+__all__ = [
+    "RIDGES",
+    "Folds",
+    "Judged",
+    "cross_validate",
+    "judge_fold",
+    "predicted_accuracy",
+    "trained_weights",
+]
+
+Floats = NDArray[np.float64]
+
+RIDGES = (0.003, 0.03, 0.3, 3.0)
+"""λ to choose from, in units of the mean variance of a pooled coordinate."""
+
+TRAINED_ON = 12_000  # sequences from which weights are trained on labels
+
+
+@dataclass(frozen=True, kw_only=True)
+class Folds:
+    """Labels as numbers, and the part of the data that each sequence is held out in."""
+
+    classes: NDArray[np.generic]  # their names
+    labels: NDArray[np.intp]  # (N,), from 0
+    parts: NDArray[np.intp]  # (N,), from 0 to n − 1
+    n: int
+
+    @staticmethod
+    def of(labels: NDArray[np.generic], n: int, rng: np.random.Generator) -> "Folds":
+        """Deal out the sequences of each class to n folds alike."""
+        classes, numbers = np.unique(labels, return_inverse=True)
+        parts = np.empty(len(labels), dtype=np.intp)
+        for k in range(len(classes)):
+            (rows,) = np.nonzero(numbers == k)
+            parts[rng.permutation(rows)] = np.arange(len(rows)) % n
+        return Folds(classes=classes, labels=numbers.astype(np.intp), parts=parts, n=n)
+
+    @property
+    def targets(self) -> Floats:
+        """One column a class, 1 where a sequence belongs to it."""
+        return np.eye(len(self.classes))[self.labels]
+
+
+class Judged(NamedTuple):
+    """How a pooling fares when each fold is judged by the others."""
+
+    right: NDArray[np.bool_]  # (N,): whether a sequence held out is classified rightly
+    ridges: NDArray[np.intp]  # (n,): which of `RIDGES` each fold was judged with
+    covariance: Floats  # (d, d): of the pooled sequences
+
+
+def cross_validate(pooled: Rows, folds: Folds) -> Judged:
+    """Tell for each sequence whether the classifier trained on the other folds gets it right.
+
+    Ridge regression of the class indicators on the pooled vectors, with an intercept; the largest
+    answer wins. For each fold λ is the one of `RIDGES` that does best on the other folds.
+    """
+    Y = folds.targets
+    X = pooled - pooled.mean(axis=0)
+    sums = [_sums(X[folds.parts == f], Y[folds.parts == f]) for f in range(folds.n)]
+    total = [sum(parts) for parts in zip(*sums, strict=True)]
+    right = np.zeros((len(RIDGES), len(X)), dtype=bool)
+    for f in range(folds.n):
+        train = [whole - part for whole, part in zip(total, sums[f], strict=True)]
+        (test,) = np.nonzero(folds.parts == f)
+        for i, ridge in enumerate(RIDGES):
+            right[i, test] = _answers(train, ridge, X[test]) == folds.labels[test]
+    chosen = np.array([right[:, folds.parts != f].mean(axis=1).argmax() for f in range(folds.n)])
+    return Judged(right[chosen[folds.parts], np.arange(len(X))], chosen, total[0] / len(X))
+
+
+def judge_fold(pooled: Rows, folds: Folds, fold: int, ridge: int) -> NDArray[np.bool_]:
+    """Tell the same for one fold, pooled by weights trained on the others, with a given λ."""
+    X, test = pooled - pooled.mean(axis=0), folds.parts == fold
+    train = _sums(X[~test], folds.targets[~test])
+    return np.asarray(_answers(train, RIDGES[ridge], X[test]) == folds.labels[test])
+
+
+def _sums(X: Rows, Y: Floats) -> list[Any]:
+    """Return what a regression needs: XᵀX, XᵀY, Σx, Σy, n."""
+    XX, XY = (X.T @ X).astype(np.float64), (X.T @ Y.astype(np.float32)).astype(np.float64)
+    return [XX, XY, X.sum(axis=0, dtype=np.float64), Y.sum(axis=0), float(len(X))]
+
+
+def _regression(sums: list[Any], ridge: float) -> tuple[Floats, Floats, Floats]:
+    """Return coefficients and the means of x and y."""
+    from scipy.linalg import cho_factor, cho_solve
+
+    XX, XY, x, y, n = sums
+    S, H = XX / n - np.outer(x, x) / n**2, XY / n - np.outer(x, y) / n**2
+    S[np.diag_indices_from(S)] += ridge * np.trace(S) / len(S) + 1e-12
+    return np.asarray(cho_solve(cho_factor(S, overwrite_a=True), H)), x / n, y / n
+
+
+def _answers(sums: list[Any], ridge: float, X: Rows) -> NDArray[np.intp]:
+    B, x, y = _regression(sums, ridge)
+    return np.asarray(((X - x.astype(np.float32)) @ B.astype(np.float32) + y).argmax(axis=1))
+
+
+def predicted_accuracy(
+    variances: Floats, mean_products: Floats, n_samples: float, balance: float, ridge: float
+) -> float:
+    """Accuracy of ridge classification of two classes, by the spectrum of the noise alone.
+
+    Parameters
+    ----------
+    variances : array of shape (d,)
+        Eigenvalues t of the covariance within a class, of the pooled vectors.
+    mean_products : array of shape (d,)
+        Squared components m_j² of half the difference of the class means along its eigenvectors;
+        estimates without bias may be negative here and there.
+    n_samples : float
+        N of the training, or infinity.
+    balance : float
+        ȳ, the mean of labels ±1.
+    ridge : float
+        λ.
+
+    Notes
+    -----
+    theory.md §4 for any noise spectrum and unequal classes. With σ² = 1 − ȳ² the variance of the
+    label, ν solves λ = ν (1 − (1/N) Σ t/(t+ν)) and
+
+        ω = Σ m²/(t+ν),  ω₂ = Σ m²/(t+ν)²,  Γ = (1/N) Σ t²/(t+ν)²,  A = σ²ω/(1+σ²ω),
+        v = [σ² − σ²A − ν σ⁴ ω₂/(1+σ²ω)²]/(1−Γ) − σ²(1−A)² :
+
+    the score of a sequence of class y is ȳ + A(y−ȳ) plus noise of variance v, and its sign is the
+    answer.
+
+    Examples
+    --------
+    Infinitely many samples, white noise: Φ(‖m‖).
+
+    >>> round(predicted_accuracy(np.ones(4), np.full(4, 0.25), np.inf, 0.0, 1e-9), 6)
+    0.841345
+    """
+    from scipy.optimize import brentq
+    from scipy.special import ndtr
+
+    t, variance = variances, 1 - balance**2
+
+    def excess(log_nu: float) -> float:
+        nu = np.exp(log_nu)
+        return float(nu * (1 - np.sum(t / (t + nu)) / n_samples) - ridge)
+
+    largest = np.log(ridge + t.max() + t.sum() / n_samples) + 1
+    nu = float(np.exp(brentq(excess, np.log(ridge) - 1e-9, largest)))
+    w1 = max(float(np.sum(mean_products / (t + nu))), 0.0)
+    w2 = max(float(np.sum(mean_products / (t + nu) ** 2)), 0.0)
+    leverage = float(np.sum((t / (t + nu)) ** 2)) / n_samples
+    A = variance * w1 / (1 + variance * w1)
+    error = variance * (1 - A) - nu * variance**2 * w2 / (1 + variance * w1) ** 2
+    noise = error / (1 - leverage) - variance * (1 - A) ** 2
+    root = np.sqrt(max(noise, 1e-300))
+    high, low = (1 + balance) / 2, (1 - balance) / 2
+    right = high * ndtr((balance + A * (1 - balance)) / root)
+    return float(right + low * ndtr((A * (1 + balance) - balance) / root))
+
+
+def trained_weights(
+    data: Sequences, pooled: Rows, folds: Folds, held_out: int | None = None
+) -> Floats:
+    """Weights of the positions that tell the classes apart, from labels.
+
+    Parameters
+    ----------
+    data : Sequences
+    pooled : array of shape (N, d)
+        By the mean.
+    folds : Folds
+    held_out : int, optional
+        Fold whose labels are not looked at.
+
+    Returns
+    -------
+    array of shape (L,)
+        Σ|w| = 1.
+
+    Notes
+    -----
+    One turn of the alternation for P1 App. J's problem min ‖Y − Σ_l w_l T_l B‖² + ridge, from mean
+    pooling: with B from one half of the sequences, w is a regression on the L projections T_l B of
+    the other half, and the two halves are added up. What chance explains of the differences
+    between positions, mean Var(w_l)/Var_l(w), is then taken away (James and Stein), so that
+    weights return to the mean where labels say nothing else.
+    """
+    (rows,) = (
+        np.nonzero(folds.parts != held_out) if held_out is not None else (np.arange(len(pooled)),)
+    )
+    if len(rows) > TRAINED_ON:
+        rows = rows[:: -(-len(rows) // TRAINED_ON)]
+    L = data.shape[1]
+    Y = folds.targets - folds.targets[rows].mean(axis=0)
+    S, h = np.zeros((L, L)), np.zeros(L)
+    for ours, theirs in ((rows[::2], rows[1::2]), (rows[1::2], rows[::2])):
+        B, _, _ = _regression(_sums(pooled[ours], Y[ours]), 0.1)
+        P = data.take(theirs).project(B).astype(np.float64)  # (K, N/2, L)
+        S += np.einsum("kil,kim->lm", P, P, optimize=True)
+        h += np.einsum("kil,ik->l", P, Y[theirs], optimize=True)
+    n_columns = Y.shape[1]
+    ridge = 1e-3 * np.trace(S) / L
+    inverse = np.linalg.inv(S + ridge * np.eye(L))
+    w = inverse @ h
+    residual = float(np.sum(Y[rows] ** 2) - 2 * w @ h + w @ S @ w) / (len(rows) * n_columns)
+    # One of the columns follows from the others, so they hold a little less than they seem to.
+    chance = residual * float(np.mean(np.diag(inverse))) * n_columns / max(n_columns - 1, 1)
+    spread = float(np.var(w))
+    w = w.mean() + max(0.0, 1 - chance / spread if spread > 0 else 0.0) * (w - w.mean())
+    total = float(np.abs(w).sum())
+    return np.asarray(w / total) if total > 0 else np.full(L, 1 / L)

@@ -1,0 +1,129 @@
+"""What labels say about poolings: accuracy measured on folds, beside accuracy predicted."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.diagnostics.candidates import MULTIPLES
+from attnlaw.diagnostics.classification import (
+    RIDGES,
+    Folds,
+    Judged,
+    cross_validate,
+    judge_fold,
+    predicted_accuracy,
+    trained_weights,
+)
+from attnlaw.diagnostics.moments import Basis, covariance
+from attnlaw.diagnostics.poolings import Rows
+from attnlaw.estimators.sequences import Sequences
+
+__all__ = ["LabelledStudy"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledStudy:
+    """Which sequences each pooling gets right when they are held out."""
+
+    data: Sequences
+    folds: Folds
+    judged: dict[str, Judged] = field(default_factory=dict)
+
+    def judge(self, name: str, pooled: Rows) -> None:
+        """Cross-validate a pooling that knows nothing of the labels."""
+        self.judged[name] = cross_validate(pooled, self.folds)
+
+    def train(self, mean_pooled: Rows) -> tuple[Floats, dict[str, Floats]]:
+        """Train weights on all labels, and on those of all folds but one, by its number."""
+        data, folds = self.data, self.folds
+        by_fold = {
+            str(f): trained_weights(data, mean_pooled, folds, held_out=f) for f in range(folds.n)
+        }
+        return trained_weights(data, mean_pooled, folds), by_fold
+
+    def judge_trained(self, pooled: Rows, by_fold: Mapping[str, Rows]) -> None:
+        """Judge each fold by the weights trained without it; λ as for the mean."""
+        right = np.zeros(len(self.folds.labels), dtype=bool)
+        ridges = self.judged["mean"].ridges
+        for f in range(self.folds.n):
+            fold = self.folds.parts == f
+            right[fold] = judge_fold(by_fold[str(f)], self.folds, f, int(ridges[f]))
+        self.judged["trained"] = Judged(right, ridges, covariance(pooled))
+
+    def findings(
+        self, name: str, pooled: Rows, noise: Basis, quantile: float, rng: np.random.Generator
+    ) -> dict[str, Any]:
+        """Return the fields of a candidate that need labels; gains at a given normal quantile."""
+        right, mean = self.judged[name].right, self.judged["mean"].right
+        N = len(right)
+        gains = right.astype(np.float64) - mean
+        spread = quantile * float(gains.std(ddof=1)) / np.sqrt(N)
+        found: dict[str, Any] = {
+            "accuracy": float(right.mean()),
+            "accuracy_interval": _wilson(int(right.sum()), N),
+            "accuracy_gain_interval": (gains.mean() - spread, gains.mean() + spread),
+        }
+        if len(self.folds.classes) == 2:
+            predicted, independent = self.predict(pooled, self.judged[name].covariance, noise, rng)
+            found |= {"predicted_accuracies": predicted, "independent_accuracy": independent}
+        return found
+
+    def predict(
+        self, pooled: Rows, covariance: Floats, noise: Basis, rng: np.random.Generator
+    ) -> tuple[tuple[float, ...], float]:
+        """Predict the accuracy of a pooling of two classes.
+
+        Parameters
+        ----------
+        pooled : array of shape (N, d)
+        covariance : array of shape (d, d)
+            Of them.
+        noise : Basis
+            Covariance if tokens were independent.
+        rng : Generator
+            Draws the halves from which the class means are taken twice, without bias.
+
+        Returns
+        -------
+        accuracies : tuple
+            With the covariance as it is, at each of `MULTIPLES`; λ is the best of `RIDGES`.
+        independent : float
+            With independent tokens, at the present number.
+        """
+        N = len(pooled)
+        y = self.folds.labels == 1
+        half = rng.permutation(N) < N // 2
+        means = [[pooled[(half == h) & (y == c)].mean(axis=0) for c in (0, 1)] for h in (0, 1)]
+        m = [(high.astype(np.float64) - low) / 2 for low, high in means]
+        share = float(y.mean())
+        train = N * (self.folds.n - 1) / self.folds.n
+        # Half the difference of the class means, once more from all, takes them out of Σ.
+        both = (m[0] + m[1]) / 2
+        within = Basis.of(covariance - 4 * share * (1 - share) * np.outer(both, both))
+
+        def accuracies(basis: Basis, multiples: tuple[float, ...]) -> tuple[float, ...]:
+            t = np.maximum(basis.variances, 1e-9 * basis.variances[-1])
+            products, scale = basis.components(m[0]) * basis.components(m[1]), float(t.mean())
+            return tuple(
+                max(
+                    predicted_accuracy(t, products, k * train, 2 * share - 1, r * scale)
+                    for r in RIDGES
+                )
+                for k in multiples
+            )
+
+        (independent,) = accuracies(noise, (1.0,))
+        return accuracies(within, MULTIPLES), independent
+
+
+def _wilson(n_right: int, n: int) -> tuple[float, float]:
+    """Return Wilson's interval of a share, at 95 %."""
+    z2 = 1.96**2
+    centre = (n_right + z2 / 2) / (n + z2)
+    half = np.sqrt(z2 * (n_right * (n - n_right) / n + z2 / 4)) / (n + z2)
+    return float(centre - half), float(centre + half)

@@ -1,0 +1,67 @@
+"""Poolings to choose from, applied to all sequences in one pass over the tokens."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnlaw.estimators.pooling import position_weights
+from attnlaw.estimators.sequences import Sequences
+
+__all__ = ["FIXED", "Rows", "pool_all", "pooling_weights"]
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.float32]
+
+FIXED = ("mean", "last", "late", "causal")
+"""Poolings that need no data: all tokens alike, the last, later ones more, causal attention."""
+
+BLOCK_NUMBERS = 2**22
+
+
+def pooling_weights(
+    weights: str | ArrayLike, length: int, mask: NDArray[np.bool_] | None = None
+) -> Floats:
+    """Weights of the positions: (L,) if no token is missing, otherwise (N, L) as the mask.
+
+    As `attnlaw.estimators.pool_sequences` has them, and "late": w_l ∝ l, counting the tokens that
+    are there.
+
+    Examples
+    --------
+    >>> pooling_weights("late", 3).round(3)
+    array([0.167, 0.333, 0.5  ])
+    """
+    if not isinstance(weights, str) or weights != "late":
+        return position_weights(weights, length, mask)
+    if mask is None:
+        ranks = np.arange(1.0, length + 1)
+        return np.asarray(ranks / ranks.sum())
+    ranks = np.cumsum(mask, axis=1) * mask.astype(np.float64)
+    return np.asarray(ranks / ranks.sum(axis=1, keepdims=True))
+
+
+def pool_all(data: Sequences, weights: Mapping[str, Floats]) -> dict[str, Rows]:
+    """Pool the sequences by several weights at once; tokens are laid out only once.
+
+    Parameters
+    ----------
+    data : Sequences
+    weights : dict of arrays of shape (L,) or (N, L)
+
+    Returns
+    -------
+    dict of arrays of shape (N, d)
+        In float32, under the same names.
+    """
+    N, L, d = data.shape
+    pooled = np.empty((len(weights), N, d), dtype=np.float32)
+    all_weights = [np.asarray(w, dtype=np.float32) for w in weights.values()]
+    size = max(1, BLOCK_NUMBERS // (L * d))
+    for start in range(0, N, size):
+        rows = slice(start, min(start + size, N))
+        T = data.embed(rows).astype(np.float32, copy=False)
+        shape = (len(T), L)
+        W = [np.broadcast_to(w if w.ndim == 1 else w[rows], shape) for w in all_weights]
+        pooled[:, rows] = np.matmul(np.stack(W, axis=1), T).swapaxes(0, 1)
+    return dict(zip(weights, pooled, strict=True))

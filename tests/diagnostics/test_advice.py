@@ -1,0 +1,226 @@
+"""Advice on sequences whose truth is known: the pooled sequence model, and nothing at all."""
+
+import numpy as np
+import pytest
+
+import attnlaw as al
+from attnlaw.diagnostics import advise_pooling
+from attnlaw.diagnostics.classification import predicted_accuracy
+from attnlaw.diagnostics.coherence import Spiked
+from attnlaw.diagnostics.moments import independent_noise, position_means
+from attnlaw.diagnostics.poolings import pool_all, pooling_weights
+from attnlaw.estimators.sequences import as_sequences
+
+D, V, N, L, PREFIX = 80, 800, 3000, 10, 4
+
+
+def prefix_tokens(rng, signal, n=N, d=D, n_vocab=V, length=L, prefix=PREFIX):
+    """Draw the pooled sequence model by hand: tokens, table, and the sign of the prefix."""
+    mu = np.zeros(d)
+    mu[0] = signal
+    classes = np.repeat([1.0, -1.0], n_vocab // 2)
+    table = rng.standard_normal((n_vocab, d)) + np.outer(classes, mu)
+    signs = rng.choice([-1.0, 1.0], (n, length))
+    signs[:, :prefix] = signs[:, :1]
+    tokens = rng.integers(n_vocab // 2, size=(n, length)) + (signs < 0) * (n_vocab // 2)
+    return tokens, table, signs[:, 0]
+
+
+@pytest.fixture(scope="module")
+def labelled():
+    tokens, table, y = prefix_tokens(np.random.default_rng(0), 0.6)
+    return tokens, table, y, advise_pooling(tokens, table=table, labels=y)
+
+
+def test_trained_and_learned_weights_find_the_prefix(labelled):
+    *_, advice = labelled
+    assert advice.best in ("trained", "learned")
+    for name in ("trained", "learned"):
+        w = advice[name].weights
+        assert np.abs(w[:PREFIX]).sum() > 0.75
+    assert advice.verdict.startswith(f"Use the {advice.best} weights: accuracy")
+
+
+def test_accuracy_is_predicted_for_every_pooling(labelled):
+    """Measured within five standard errors of the prediction, as far as half a point."""
+    *_, advice = labelled
+    for candidate in advice.candidates:
+        error = np.sqrt(candidate.accuracy * (1 - candidate.accuracy) / N)
+        difference = candidate.accuracy - candidate.predicted_accuracies[0]
+        assert abs(difference) < 5 * error + 0.005, candidate.name
+        # Tokens are independent given their signs, so nothing is lost by taking them so, except
+        # that signs outside the prefix are part of the noise.
+        assert abs(candidate.independent_accuracy - candidate.predicted_accuracies[0]) < 0.05
+    accuracies = [candidate.accuracy for candidate in advice.candidates]
+    assert accuracies == sorted(accuracies, reverse=True)
+
+
+def test_prediction_agrees_with_the_theory_of_the_model():
+    """The general formula on MP_δ noise is theory.md §4, up to 1/d."""
+    rng = np.random.default_rng(1)
+    d, delta, gamma, ridge = 400, 0.4, 0.5, 0.05
+    model = al.PooledSequences(
+        vocab_ratio=delta, sample_ratio=gamma, signal_norm=0.3,
+        correlation=al.prefix_correlation(2, prefix=2), weights=al.mean_weights(2),
+    )  # fmt: skip
+    Z = rng.standard_normal((int(d / delta), d))
+    t, Q = np.linalg.eigh(Z.T @ Z / len(Z) / 2)
+    a = rng.standard_normal(d)
+    a *= np.sqrt(0.3**2 + delta) / np.linalg.norm(a)
+    predicted = predicted_accuracy(t, (Q.T @ a) ** 2, d / gamma, 0.0, ridge)
+    theory = al.predict_accuracy(model, ridge).accuracy
+    assert abs(predicted - theory) < 0.003
+    wrong = predicted_accuracy(t, (Q.T @ a) ** 2, np.inf, 0.0, ridge)  # as if N were infinite
+    assert abs(wrong - theory) > 0.01
+
+
+@pytest.mark.parametrize("share", [0.5, 0.8])
+def test_prediction_agrees_with_ridge_on_gaussian_classes(share):
+    rng = np.random.default_rng(2)
+    d, n, ridge = 100, 250, 0.3
+    t = np.geomspace(0.2, 4, d)
+    m = rng.standard_normal(d) * 0.12
+    right = []
+    for _ in range(30):
+        y = np.where(rng.random(2 * n) < share, 1.0, -1.0)
+        X = rng.standard_normal((2 * n, d)) * np.sqrt(t) + y[:, None] * m
+        Xc, mean = X[:n] - X[:n].mean(axis=0), y[:n].mean()
+        b = np.linalg.solve(Xc.T @ Xc / n + ridge * np.eye(d), Xc.T @ (y[:n] - mean) / n)
+        answers = mean + (X[n:] - X[:n].mean(axis=0)) @ b
+        right.append(np.mean(np.sign(answers) == y[n:]))
+    predicted = predicted_accuracy(t, m**2, n, 2 * share - 1, ridge)
+    z = (np.mean(right) - predicted) / (np.std(right, ddof=1) / np.sqrt(len(right)))
+    assert abs(z) < 5
+    many = predicted_accuracy(t, m**2, np.inf, 2 * share - 1, ridge)
+    assert abs(np.mean(right) - many) > 10 * np.std(right, ddof=1) / np.sqrt(len(right))
+
+
+def test_snr_and_overlap_without_labels_agree_with_theory():
+    rng = np.random.default_rng(3)
+    signal, n_draws = 1.0, 6
+    weights = {"mean": al.mean_weights(L), "causal": al.causal_weights(L)}
+    R = al.prefix_correlation(L, prefix=PREFIX)
+    found = {name: [] for name in weights}
+    for _ in range(n_draws):
+        tokens, table, _ = prefix_tokens(rng, signal)
+        advice = advise_pooling(tokens, table=table, rng=rng)
+        for name in weights:
+            found[name].append((advice[name].snr, advice[name].overlaps[0]))
+    for name, w in weights.items():
+        snr, overlap = np.transpose(found[name])
+        truth = w @ R @ w / (w @ w)
+        z = (snr.mean() - truth) / (snr.std(ddof=1) / np.sqrt(n_draws))
+        assert abs(z) < 5, name
+        model = al.PooledSequences(
+            vocab_ratio=D / V, sample_ratio=D / N, signal_norm=signal, correlation=R, weights=w
+        )
+        # Theory's overlap is with μ; the direction found in a table is μ + m.
+        theory = al.predict(model).squared_overlap * (signal**2 + D / V) / signal**2
+        np.testing.assert_allclose(overlap.mean(), theory, atol=0.02)
+
+
+def test_spiked_covariance_is_solved_exactly():
+    rng = np.random.default_rng(4)
+    A = rng.standard_normal((30, 30))
+    sigma, u = A @ A.T / 30, np.eye(30)[0]
+    values, vectors = np.linalg.eigh(sigma)
+    spiked = Spiked(variances=values, shares=(vectors.T @ u) ** 2)
+    for strength in (3.0, 0.4, 0.0, -0.4):
+        top = np.linalg.eigh(sigma + strength * np.outer(u, u))[1][:, -1]
+        np.testing.assert_allclose(
+            spiked.squared_overlap(strength, np.inf), top[0] ** 2, rtol=1e-6
+        )
+
+
+def test_no_signal_and_random_labels_leave_the_mean():
+    rng = np.random.default_rng(5)
+    gains = 0
+    for _ in range(12):
+        T = rng.standard_normal((300, 6, 20))
+        advice = advise_pooling(T, labels=rng.integers(2, size=300), rng=rng)
+        gains += advice.best != "mean"
+        unlabelled = advise_pooling(T, rng=rng)
+        gains += unlabelled.best != "mean"
+    assert gains <= 24 * 0.05 + 5 * np.sqrt(24 * 0.05)
+    assert "No pooling" in advise_pooling(T).verdict
+
+
+def test_many_classes_are_measured_and_not_predicted():
+    rng = np.random.default_rng(6)
+    y = rng.integers(3, size=600)
+    T = rng.standard_normal((600, 5, 20)).astype(np.float32)
+    T[:, :, :3] += 2 * np.eye(3)[y][:, None, :]
+    advice = advise_pooling(T, labels=np.array(["a", "b", "c"])[y])
+    assert advice.classes == ("a", "b", "c")
+    assert advice["mean"].accuracy > 0.95
+    assert advice["mean"].predicted_accuracies is None
+
+
+def test_padding_is_ignored():
+    rng = np.random.default_rng(7)
+    T = rng.standard_normal((300, 6, 12))
+    y = rng.integers(2, size=300)
+    T[:, 0, 0] += 2.0 * y
+    lengths = rng.integers(2, 7, size=300)
+    dirty = T.copy()
+    dirty[np.arange(6) >= lengths[:, None]] = np.nan
+    advice = advise_pooling(dirty, labels=y, lengths=lengths)
+    again = advise_pooling(T, labels=y, mask=np.arange(6) < lengths[:, None])
+    for candidate in advice.candidates:
+        assert candidate.accuracy == again[candidate.name].accuracy
+        np.testing.assert_allclose(candidate.snr, again[candidate.name].snr, rtol=1e-6)
+
+
+def test_tokens_with_a_table_and_their_embeddings_give_the_same_moments():
+    rng = np.random.default_rng(8)
+    table = rng.standard_normal((50, 7)).astype(np.float32) + 1
+    tokens = rng.integers(-10, 50, size=(400, 5))
+    tokens[:, 0] = np.abs(tokens[:, 0])
+    mask = tokens >= 0
+    a = as_sequences(tokens, table)
+    b = as_sequences(table[tokens], mask=mask)
+    weights = {name: pooling_weights(name, 5, mask) for name in ("mean", "late", "last")}
+    x, y = pool_all(a, weights), pool_all(b, weights)
+    for name, w in weights.items():
+        np.testing.assert_allclose(x[name], y[name], atol=1e-5)
+        direct = np.einsum("il,ild->id", w, np.where(mask[..., None], table[tokens], 0))
+        np.testing.assert_allclose(x[name], direct, atol=1e-5)
+        noises = [independent_noise(s, position_means(s), w, rng) for s in (a, b)]
+        np.testing.assert_allclose(*noises, atol=1e-5)
+        z = np.where(mask[..., None], table[tokens] - position_means(a), 0) * w[..., None]
+        np.testing.assert_allclose(noises[0], np.einsum("ild,ile->de", z, z) / 400, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"labels": np.zeros(300)}, "2 to 200 classes with at least 8 sequences each, got '1 cl"),
+        ({"labels": np.arange(300)}, "the smallest of 1"),
+        ({"labels": np.zeros(5)}, "labels must be 300 numbers or words"),
+        ({"labels": np.full(300, np.nan)}, "labels must be finite"),
+        ({"n_folds": 1, "labels": np.arange(300) % 2}, "n_folds must be"),
+        ({"lengths": np.zeros(300, int)}, "lengths must be 300 whole numbers"),
+    ],
+)
+def test_bad_arguments_are_named(settings, words):
+    T = np.random.default_rng(9).standard_normal((300, 4, 6))
+    with pytest.raises(ValueError, match=words):
+        advise_pooling(T, **settings)
+
+
+def test_too_few_sequences_are_refused():
+    with pytest.raises(ValueError, match="at least 40"):
+        advise_pooling(np.ones((10, 3, 4)))
+
+
+def test_picture_has_merit_weights_and_spectrum(labelled):
+    pytest.importorskip("matplotlib").use("Agg")
+    import matplotlib.pyplot as plt
+
+    from attnlaw.diagnostics.pooling_picture import draw_pooling
+
+    *_, advice = labelled
+    figure = draw_pooling(advice)
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert titles == [f"{N} sequences of {L}", "weights", f"spectrum, {advice.best} pooling"]
+    plt.close(figure)
