@@ -95,6 +95,37 @@ def test_prediction_agrees_with_ridge_on_gaussian_classes(share):
     assert abs(np.mean(right) - many) > 10 * np.std(right, ddof=1) / np.sqrt(len(right))
 
 
+@pytest.mark.parametrize("n", [150, 400])
+def test_prediction_from_an_estimated_covariance_knows_that_it_is_one(n):
+    """Taken for true, the estimate promises too much."""
+    rng = np.random.default_rng(10)
+    d, ridge = 100, 0.3
+    t = np.geomspace(0.2, 4, d)
+    m = rng.standard_normal(d) * 0.12
+    truth = predicted_accuracy(t, m**2, 300, 0.2, ridge)
+    from_estimate, taken_for_true = [], []
+    for _ in range(30):
+        X = rng.standard_normal((n, d)) * np.sqrt(t)
+        values, Q = np.linalg.eigh(X.T @ X / n)
+        values, products = np.where(values > 1e-9, values, 0.0), (Q.T @ m) ** 2
+        corrected = predicted_accuracy(values, products, 300, 0.2, ridge, n_covariance=n)
+        from_estimate.append(corrected)
+        taken_for_true.append(predicted_accuracy(values, products, 300, 0.2, ridge))
+    error = np.std(from_estimate, ddof=1) / np.sqrt(30)
+    assert abs(np.mean(from_estimate) - truth) < 5 * error + 0.002
+    assert np.mean(taken_for_true) - truth > 0.02
+
+
+def test_fewer_vectors_than_dimensions_still_give_a_prediction():
+    rng = np.random.default_rng(11)
+    X = rng.standard_normal((60, 100))
+    t, Q = np.linalg.eigh(X.T @ X / 60)
+    m = Q.T @ np.full(100, 0.1)
+    t = np.where(t > 1e-9, t, 0.0)
+    few, many = (predicted_accuracy(t, m**2, n, 0.0, 0.01, n_covariance=60) for n in (60, 1e4))
+    assert 0.5 < few < many < 0.9  # Φ(1) = .84 at best
+
+
 def test_snr_and_overlap_without_labels_agree_with_theory():
     rng = np.random.default_rng(3)
     signal, n_draws = 1.0, 6

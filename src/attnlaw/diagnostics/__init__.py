@@ -4,6 +4,7 @@ from attnlaw.diagnostics.advice import advise_pooling
 from attnlaw.diagnostics.candidates import PoolingAdvice, PoolingCandidate
 from attnlaw.diagnostics.files import (
     EmbeddingTable,
+    encode_texts,
     list_arrays,
     read_array,
     read_sequences,
@@ -24,6 +25,7 @@ __all__ = [
     "TableReport",
     "advise_pooling",
     "check_subsets",
+    "encode_texts",
     "find_outliers",
     "inspect_table",
     "list_arrays",

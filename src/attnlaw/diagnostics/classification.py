@@ -109,9 +109,15 @@ def _answers(sums: list[Any], ridge: float, X: Rows) -> NDArray[np.intp]:
 
 
 def predicted_accuracy(
-    variances: Floats, mean_products: Floats, n_samples: float, balance: float, ridge: float
+    variances: Floats,
+    mean_products: Floats,
+    n_samples: float,
+    balance: float,
+    ridge: float,
+    *,
+    n_covariance: float = np.inf,
 ) -> float:
-    """Accuracy of ridge classification of two classes, by the spectrum of the noise alone.
+    """Accuracy of ridge classification of two classes, from covariance, means and N.
 
     Parameters
     ----------
@@ -126,6 +132,8 @@ def predicted_accuracy(
         ȳ, the mean of labels ±1.
     ridge : float
         λ.
+    n_covariance : float
+        Number n of vectors from which the covariance was estimated; infinity if it is true.
 
     Notes
     -----
@@ -136,7 +144,10 @@ def predicted_accuracy(
         v = [σ² − σ²A − ν σ⁴ ω₂/(1+σ²ω)²]/(1−Γ) − σ²(1−A)² :
 
     the score of a sequence of class y is ȳ + A(y−ȳ) plus noise of variance v, and its sign is the
-    answer.
+    answer. The sums are over the true covariance. From one estimated with n vectors they are had
+    at another place, s, where ν = s/(1 − h(s)/n), h(s) = Σ t/(t+s) (Silverstein's equation):
+
+        Σ t/(t+ν) → h(s),  ω → (s/ν) Σ m²/(t+s),  ω₂ → −dω/dν,  NΓ → h + ν dh/dν.
 
     Examples
     --------
@@ -150,22 +161,39 @@ def predicted_accuracy(
 
     t, variance = variances, 1 - balance**2
 
-    def excess(log_nu: float) -> float:
-        nu = np.exp(log_nu)
-        return float(nu * (1 - np.sum(t / (t + nu)) / n_samples) - ridge)
+    def place(s: float) -> tuple[float, float, float]:
+        """Return ν, Σ t/(t+ν) and ω of the true covariance."""
+        h = float(np.sum(t / (t + s)))
+        share = 1 - h / n_covariance
+        return s / share, h, share * float(np.sum(mean_products / (t + s)))
 
-    largest = np.log(ridge + t.max() + t.sum() / n_samples) + 1
-    nu = float(np.exp(brentq(excess, np.log(ridge) - 1e-9, largest)))
-    w1 = max(float(np.sum(mean_products / (t + nu))), 0.0)
-    w2 = max(float(np.sum(mean_products / (t + nu) ** 2)), 0.0)
-    leverage = float(np.sum((t / (t + nu)) ** 2)) / n_samples
+    def excess(log_s: float) -> float:
+        nu, h, _ = place(np.exp(log_s))
+        return nu * (1 - h / n_samples) - ridge
+
+    def unseen(log_s: float) -> float:
+        return float(np.sum(t / (t + np.exp(log_s)))) - 0.98 * n_covariance
+
+    low, high = np.log(ridge) - 12, np.log(ridge + t.max() + t.sum() / min(n_samples, 1e300)) + 1
+    # From hardly more vectors than dimensions little is known of small ν; none below is taken.
+    if unseen(low) > 0:
+        low = brentq(unseen, low, np.log(t.sum() / n_covariance) + 1)
+    s = float(np.exp(brentq(excess, low, max(high, low + 1)) if excess(low) < 0 else low))
+    nu, h, w1 = place(s)
+    (nu_low, h_low, w_low), (nu_high, h_high, w_high) = (
+        place(s * (1 - 1e-5)),
+        place(s * (1 + 1e-5)),
+    )
+    w1 = max(w1, 0.0)
+    w2 = max(-(w_high - w_low) / (nu_high - nu_low), 0.0)
+    leverage = (h + nu * (h_high - h_low) / (nu_high - nu_low)) / n_samples
     A = variance * w1 / (1 + variance * w1)
     error = variance * (1 - A) - nu * variance**2 * w2 / (1 + variance * w1) ** 2
     noise = error / (1 - leverage) - variance * (1 - A) ** 2
     root = np.sqrt(max(noise, 1e-300))
-    high, low = (1 + balance) / 2, (1 - balance) / 2
-    right = high * ndtr((balance + A * (1 - balance)) / root)
-    return float(right + low * ndtr((A * (1 + balance) - balance) / root))
+    share = (1 + balance) / 2
+    right = share * ndtr((balance + A * (1 - balance)) / root)
+    return float(right + (1 - share) * ndtr((A * (1 + balance) - balance) / root))
 
 
 def trained_weights(

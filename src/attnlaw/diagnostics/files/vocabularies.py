@@ -1,18 +1,29 @@
 """The words behind the rows of a table, and tokenizers that turn text into rows."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw._validation import count
 from attnlaw.diagnostics.files.entries import bad_file
 from attnlaw.diagnostics.files.gguf_files import gguf_fields
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-__all__ = ["gguf_tokens", "json_file", "read_tokenizer", "readable", "vocabulary_tokens"]
+__all__ = [
+    "encode_texts",
+    "gguf_tokens",
+    "json_file",
+    "read_tokenizer",
+    "readable",
+    "vocabulary_tokens",
+]
 
 MAX_JSON = 500_000_000
 _CONTROL = 3  # token_type of <|endoftext|> and its like in GGUF
@@ -89,6 +100,31 @@ def read_tokenizer(path: str | Path) -> "Tokenizer":
         tokenizer.no_padding()
         return tokenizer
     return _byte_pair_tokenizer(path, gguf_fields(path))
+
+
+def encode_texts(texts: Iterable[str], tokenizer: "Tokenizer", length: int) -> NDArray[np.int32]:
+    """Return the first tokens of each text, without special ones, as rows of a table.
+
+    Parameters
+    ----------
+    texts : iterable of str
+    tokenizer : Tokenizer
+        From `read_tokenizer`.
+    length : int
+        Tokens kept of each text.
+
+    Returns
+    -------
+    array of shape (n, length)
+        Token ids; −1 after the end of a text.
+    """
+    L = count("length", length)
+    found = tokenizer.encode_batch(list(texts), add_special_tokens=False)
+    tokens = np.full((len(found), L), -1, dtype=np.int32)
+    for row, encoding in zip(tokens, found, strict=True):
+        ids = encoding.ids[:L]
+        row[: len(ids)] = ids
+    return tokens
 
 
 def _byte_pair_tokenizer(path: Path, fields: Mapping[str, Any]) -> "Tokenizer":
