@@ -142,6 +142,15 @@ def test_input_spectrum_of_ones_is_orthonormal():
     assert_allclose(same.edges, plain.edges, rtol=1e-7, atol=1e-12)
 
 
+def test_correlated_inputs_stretch_the_second_moment():
+    spectrum = np.array([0.2, 0.9, 1.9])
+    law = al.attention_law(head(600, 300, 0.8, input_spectrum=spectrum))
+    theta1, theta2 = np.expm1(0.64), 0.64
+    spread = np.mean(spectrum**2) - 1
+    assert_allclose(law.moment(1), theta1, rtol=1e-12)
+    assert_allclose(law.moment(2), 2 * theta1**2 + theta2**2 * (2.0 + 2 * spread), rtol=1e-6)
+
+
 def fixed_point(spectrum, beta, phi, z):
     """theory.md §6, iterated: the road by which correlated inputs were first solved."""
     b2, c2 = beta**2, np.expm1(beta**2) - beta**2

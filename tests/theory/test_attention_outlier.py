@@ -1,5 +1,6 @@
 """The key-norm outlier: limits, and the formula of low-rank perturbations by another road."""
 
+import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
@@ -38,6 +39,17 @@ def test_term_leaves_the_top_above_root_two():
     assert z > law.edges[-1]
     assert_allclose(found.strength * z * law.stieltjes(z) ** 2, 1.0, rtol=1e-6)
     assert found.strength > found.threshold
+
+
+@pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
+@pytest.mark.parametrize(("phi", "beta"), [(40, 0.6), (100, 1.2), (60, 1.7), (300, 2.0)])
+def test_limit_has_a_closed_form(phi, beta):
+    # z m² = g in the law's parameter, so the outlier is at z(1/τ) = u²/τ, τ = β⁴φ/2.
+    strength = beta**4 * phi / 2
+    u = strength + np.expm1(beta**2) - beta**2 + beta**4 / (beta**2 - 2)
+    found = al.key_norm_outlier(head(1000 * phi, 1000, beta), "first")
+    assert_allclose(found.locations, [u**2 / strength], rtol=1e-7)
+    assert found.is_detached == (beta > 2**0.5)
 
 
 def test_no_gap_no_outlier():
