@@ -46,11 +46,10 @@ def main():
                 viewport={"width": width, "height": height}, color_scheme=theme
             )
             page.goto(f"http://127.0.0.1:{server.effective_port}{path}")
-            page.locator("mjx-container").first.wait_for(timeout=60_000, state="attached") if (
-                "data" not in name
-            ) else page.locator("h1").wait_for()
+            page.locator(".js-plotly-plot .main-svg").first.wait_for(timeout=60_000)
             if steps is not None:
                 steps(page)
+            page.evaluate("window.scrollTo(0, 0)")
             page.wait_for_timeout(2000)
             page.screenshot(path=FOLDER / f"{name}.png")
             page.close()

@@ -41,34 +41,69 @@ def chromium():
         browser.close()
 
 
+@pytest.fixture(scope="session")
+def tabs(chromium):
+    """Open tabs by what they were opened for, and what went wrong in them."""
+    return {"complaints": []}
+
+
 @pytest.fixture
-def open_page(chromium, address):
-    """Open a page; afterwards there was no error in the console and no request to elsewhere."""
-    pages, complaints = [], []
+def open_page(chromium, address, tabs):
+    """Go to a page; afterwards there was no error in the console and no request to elsewhere.
 
-    def note_request(request):
-        host = urlsplit(request.url).hostname
-        if request.url.startswith("http") and host != "127.0.0.1":
-            complaints.append(f"request to {request.url}")
+    Loading everything anew takes seconds, so one tab is kept, and its address changed as the menu
+    changes it; with `fresh` a new tab is loaded.
+    """
+    complaints = tabs["complaints"]
+    complaints.clear()
+    opened = []
 
-    def note_console(said):
-        if said.type == "error":
-            complaints.append(f"console {said.text}")
-
-    def opener(path, width=1280, height=900, theme="light"):
+    def new_tab(path, theme):
         page = chromium.new_page()
-        pages.append(page)
-        page.set_viewport_size({"width": width, "height": height})
         page.emulate_media(color_scheme=theme)
-        page.on("request", note_request)
+        page.on("request", lambda request: _note_request(request, complaints))
         page.on("pageerror", lambda error: complaints.append(f"exception {error}"))
-        page.on("console", note_console)
+        page.on("console", lambda said: _note_console(said, complaints))
         page.goto(address + path)
+        return page
+
+    def opener(path, fresh=False, theme="light"):
+        if fresh:
+            page = new_tab(path, theme)
+            opened.append(page)
+        else:
+            if "kept" not in tabs:
+                tabs["kept"] = new_tab("/elsewhere", theme)
+            page = tabs["kept"]
+            page.set_viewport_size({"width": 1280, "height": 900})
+            pathname, _, search = path.partition("?")
+            _go(page, "/elsewhere", "")
+            page.locator("#page").get_by_text("There is no page").wait_for()
+            _go(page, pathname, f"?{search}" if search else "")
         page.locator("h1").wait_for()
         return page
 
     yield opener
-    for page in pages:
+    for page in opened:
         page.evaluate("localStorage.clear()")
         page.close()
     assert complaints == []
+
+
+def _go(page, path, search):
+    page.wait_for_function("window.dash_clientside?.set_props && document.getElementById('page')")
+    page.evaluate(
+        "([pathname, search]) => dash_clientside.set_props('url', {pathname, search})",
+        [path, search],
+    )
+
+
+def _note_request(request, complaints):
+    host = urlsplit(request.url).hostname
+    if request.url.startswith("http") and host != "127.0.0.1":
+        complaints.append(f"request to {request.url}")
+
+
+def _note_console(said, complaints):
+    if said.type == "error":
+        complaints.append(f"console {said.text}")

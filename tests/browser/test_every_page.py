@@ -47,7 +47,7 @@ def test_a_link_restores_the_state(open_page):
     page.locator("#spectrum-link").click()
     expect(page.locator("#spectrum-link")).to_contain_text("Copied")
     link = page.evaluate("navigator.clipboard.readText()")
-    again = open_page(link[link.index("/spectrum") :])
+    again = open_page(link[link.index("/spectrum") :], fresh=True)
     expect(again.locator("#spectrum-signal_norm")).to_have_value("2.25")
     spike = al.predict(
         al.PooledSequences(
@@ -66,20 +66,13 @@ def test_a_link_restores_the_state(open_page):
     ],
 )
 def test_garbage_in_a_link_is_told_and_the_page_stands(open_page, link, sentence):
-    page = open_page(link)
+    page = open_page(link, fresh=True)
     expect(page.locator("#page")).to_contain_text(sentence)
     expect(page.locator(".figure")).to_be_visible()
 
 
-def test_a_page_that_is_not_there_is_told(chromium, address):
-    page = chromium.new_page()
-    page.goto(address + "/nowhere")
-    expect(page.locator("#page")).to_contain_text("There is no page '/nowhere' here")
-    page.close()
-
-
 def test_light_and_dark(open_page):
-    page = open_page("/spectrum", theme="dark")
+    page = open_page("/spectrum", fresh=True, theme="dark")
     html = page.locator("html")
     expect(html).to_have_attribute("data-mantine-color-scheme", "dark")
     traces(page, "spectrum")

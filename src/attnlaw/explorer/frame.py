@@ -1,5 +1,6 @@
 """What all pages share: controls beside a figure, numbers, formulas, code, link and downloads."""
 
+import re
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -190,7 +191,7 @@ def register_page(app: Dash, page: Page) -> None:
         late = {
             "page": name,
             "query": write_query(controls, values),
-            "formula": view.formula,
+            "formula": re.sub(r"\$\$(.+?)\$\$", r"$$\n\1\n$$", view.formula, flags=re.DOTALL),
             "code": view.code,
         }
         return view.figure, _readings(name, view), [notice(text) for text in sentences], late

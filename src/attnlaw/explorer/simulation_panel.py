@@ -24,13 +24,14 @@ def simulation_panel(page: str, words: str = "Run the simulation") -> Any:
         [
             dmc.Group(
                 [
-                    dmc.Button(words, id=f"{page}-run", size="sm", n_clicks=0),
+                    dmc.Button(words, id=f"{page}-run", size="xs", n_clicks=0),
                     dmc.Button(
-                        "Cancel", id=f"{page}-cancel", size="sm", variant="default", n_clicks=0,
+                        "Cancel", id=f"{page}-cancel", size="xs", variant="default", n_clicks=0,
                         disabled=True,
                     ),
                 ],
                 gap="xs",
+                wrap="nowrap",
                 mt="md",
             ),
             dmc.Progress(
