@@ -7,7 +7,7 @@ from explorer_hands import expect_reading, traces
 from playwright.sync_api import expect
 
 import attnlaw as al
-from attnlaw.diagnostics import inspect_table
+from attnlaw.diagnostics import advise_pooling, inspect_table
 from attnlaw.explorer.frame import shown
 
 
@@ -59,6 +59,9 @@ def test_good_files_are_reported_on_and_bad_ones_refused(open_page, table, tmp_p
     drop(page, "sequences.npy", bytes_of(sequences, tmp_path))
     learned = al.learn_pooling_weights(sequences, rng=0)
     expect_reading(page, "data-reading-mean_snr", shown(learned.mean_snr))
+    expect(page.locator("#data-sentence")).to_contain_text(
+        advise_pooling(sequences, rng=0).verdict
+    )
     assert traces(page, "data")["learned weights"]["y"] == pytest.approx(learned.weights)
     assert set(Path(tempfile.gettempdir()).glob("attnlaw-*")) == before
 
@@ -66,9 +69,10 @@ def test_good_files_are_reported_on_and_bad_ones_refused(open_page, table, tmp_p
 def test_an_example_is_inspected(open_page):
     page = open_page("/data?example=sequences&seed=2")
     page.locator("#data-run").click()
-    expect(page.locator("#data-sentence")).to_contain_text("is supported", timeout=60_000)
+    expect(page.locator("#data-sentence")).to_contain_text("1000 sequences of 8", timeout=60_000)
     code = page.locator(".mantine-CodeHighlight-code")
     expect(code).to_contain_text("learn_pooling_weights")
     scope = {}
     exec(compile(code.inner_text(), "snippet", "exec"), scope)
     expect_reading(page, "data-reading-snr", shown(scope["learned"].snr))
+    expect(page.locator("#data-sentence")).to_contain_text(scope["advice"].verdict)

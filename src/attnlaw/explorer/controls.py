@@ -11,7 +11,15 @@ from dash import dcc, html
 
 from attnlaw._validation import complain
 
-__all__ = ["Control", "Value", "Values", "build_controls", "read_query", "write_query"]
+__all__ = [
+    "Control",
+    "Value",
+    "Values",
+    "build_controls",
+    "read_query",
+    "subscripted",
+    "write_query",
+]
 
 Value = float | int | str | bool
 Values = dict[str, Value]
@@ -126,8 +134,8 @@ class Control:
         """Name of the component's property that holds the value."""
         return "checked" if self.kind == "switch" else "value"
 
-    def _title(self) -> str:
-        return f"{self.label}  {self.symbol}" if self.symbol else self.label
+    def _title(self) -> list[Any]:
+        return [self.label, *([" ", *subscripted(self.symbol)] if self.symbol else [])]
 
     def _number(self, page: str, value: Value) -> Any:
         return dmc.NumberInput(
@@ -171,6 +179,21 @@ class Control:
             size="sm",
             attributes={"input": {"aria-label": self.label}},
         )
+
+
+def subscripted(symbol: str) -> list[Any]:
+    """Set what follows an underscore lower: d_k.
+
+    Examples
+    --------
+    >>> subscripted("d_k")
+    ['d', Sub('k')]
+    """
+    letter, mark, below = symbol.partition("_")
+    if not mark:
+        return [symbol]
+    name, bracket, rest = below.partition("(")
+    return [letter, html.Sub(name), *([bracket + rest] if bracket else [])]
 
 
 def build_controls(page: str, controls: Sequence[Control], values: Mapping[str, Value]) -> Any:

@@ -8,7 +8,15 @@ from numpy.typing import NDArray
 
 import attnlaw as al
 from attnlaw._validation import complain
-from attnlaw.diagnostics import TableReport, inspect_table, list_arrays, read_array, read_table
+from attnlaw.diagnostics import (
+    PoolingAdvice,
+    TableReport,
+    advise_pooling,
+    inspect_table,
+    list_arrays,
+    read_array,
+    read_table,
+)
 from attnlaw.diagnostics.examples import TABLES, example_table
 from attnlaw.diagnostics.files import EmbeddingTable
 from attnlaw.diagnostics.tables import noise_law
@@ -39,11 +47,11 @@ import attnlaw as al
 from attnlaw.simulation import sample_signs, sample_table, sample_tokens
 
 rng = np.random.default_rng({seed})
-table = sample_table(1000, 60, rng)
-table[:500, 0] += 1.5
-table[500:, 0] -= 1.5
-signs = sample_signs(al.prefix_correlation(12, 4), 2000, rng)
-sequences = table[sample_tokens(signs, 1000, rng)]
+table = sample_table(500, 40, rng)
+table[:250, 0] += 1.5
+table[250:, 0] -= 1.5
+signs = sample_signs(al.prefix_correlation(8, 3), 1000, rng)
+sequences = table[sample_tokens(signs, 500, rng)]
 """
 
 
@@ -70,12 +78,13 @@ class TableFinding:
 
 @dataclass(frozen=True, kw_only=True)
 class SequenceFinding:
-    """Pooling weights learned from sequences."""
+    """Poolings of sequences, judged, and the weights learned from them."""
 
     name: str
     source: str  # Python lines that make `sequences`
     shape: tuple[int, ...]
     learned: PoolingWeights
+    advice: PoolingAdvice
 
 
 def find_in_file(path: Path, tensor: str, seed: int) -> TableFinding | SequenceFinding:
@@ -118,19 +127,25 @@ def find_in_example(name: str, seed: int) -> TableFinding | SequenceFinding:
         table[:, 0] += 0.5 * rng.choice([-1.0, 1.0], size=4000)
         vectors = EmbeddingTable(vectors=table, tokens=None, source="an example", name="")
         return _table_finding(EXAMPLES[name], DRAWN_TABLE.format(seed=seed), vectors, seed)
-    table = sample_table(1000, 60, rng)
-    table[:500, 0] += 1.5
-    table[500:, 0] -= 1.5
-    signs = sample_signs(al.prefix_correlation(12, 4), 2000, rng)
-    sequences = table[sample_tokens(signs, 1000, rng)]
+    table = sample_table(500, 40, rng)
+    table[:250, 0] += 1.5
+    table[250:, 0] -= 1.5
+    signs = sample_signs(al.prefix_correlation(8, 3), 1000, rng)
+    sequences = table[sample_tokens(signs, 500, rng)]
     return _sequence_finding(EXAMPLES[name], DRAWN_SEQUENCES.format(seed=seed), sequences, seed)
 
 
 def _sequence_finding(
     name: str, source: str, sequences: NDArray[np.generic], seed: int
 ) -> SequenceFinding:
-    learned = al.learn_pooling_weights(np.asarray(sequences), rng=seed)
-    return SequenceFinding(name=name, source=source, shape=sequences.shape, learned=learned)
+    T = np.asarray(sequences)
+    return SequenceFinding(
+        name=name,
+        source=source,
+        shape=T.shape,
+        learned=al.learn_pooling_weights(T, rng=seed),
+        advice=advise_pooling(T, rng=seed),
+    )
 
 
 def _table_finding(name: str, source: str, table: EmbeddingTable, seed: int) -> TableFinding:

@@ -13,7 +13,14 @@ from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_u
 
 from attnlaw._validation import RegimeWarning
 from attnlaw.explorer.charts import Look
-from attnlaw.explorer.controls import Control, Values, build_controls, read_query, write_query
+from attnlaw.explorer.controls import (
+    Control,
+    Values,
+    build_controls,
+    read_query,
+    subscripted,
+    write_query,
+)
 
 __all__ = [
     "LIVE",
@@ -275,7 +282,10 @@ def _readings(name: str, view: View) -> list[Any]:
     cells = [
         html.Div(
             [
-                html.Div([r.label, html.Span(r.symbol, className="symbol")], className="label"),
+                html.Div(
+                    [r.label, html.Span(subscripted(r.symbol), className="symbol")],
+                    className="label",
+                ),
                 html.Div(r.value, id=f"{name}-reading-{r.key}", className="value"),
             ],
             className="reading",

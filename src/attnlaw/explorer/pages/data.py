@@ -197,7 +197,6 @@ def _sequence_view(found: SequenceFinding, values: Values, look: Look) -> View:
     ]  # fmt: skip
     position = {"title": {"text": "position"}, "showgrid": False}
     down = {"autorange": "reversed", "showgrid": False, "title": {"text": ""}}
-    word = "supported" if learned.gain_is_supported else "not supported"
     count, length, dimension = found.shape
     return View(
         figure=_two(look, traces, position, {"title": {"text": "weight"}}, position, down),
@@ -219,12 +218,28 @@ $\hat C_{ll'}$ the covariance between tokens at two positions: what positions ha
 gain over mean pooling is judged on sequences that were not used to learn the weights.
 """,
         code=f"{found.source}\n"
-        "import attnlaw as al\n\n"
+        "import attnlaw as al\n"
+        "from attnlaw.diagnostics import advise_pooling\n\n"
         f"learned = al.learn_pooling_weights(sequences, rng={values['seed']})\n"
-        "print(learned.weights, learned.snr, learned.mean_snr)\n",
+        f"advice = advise_pooling(sequences, rng={values['seed']})\nprint(advice.verdict)\n",
         sentence=f"{found.name}: {count} sequences of {length} tokens in {dimension} dimensions. "
-        f"A gain over mean pooling is {word} by sequences not used to learn the weights.",
+        f"{found.advice.verdict}",
+        warnings=list(found.advice.notes),
+        extra=_pooling_table(found),
     )  # fmt: skip
+
+
+def _pooling_table(found: SequenceFinding) -> Any:
+    rows = [
+        [
+            c.name, shown(c.snr), " … ".join(shown(x, 3) for x in c.snr_interval),
+            *(shown(x, 3) for x in (c.overlaps[0], c.overlaps[1], c.overlaps[-1])),
+        ]
+        for c in found.advice.candidates
+    ]  # fmt: skip
+    head = ["pooling", "SNR", "95 % interval", "overlap now", "with 2 N", "with any N"]
+    table = dmc.Table(data={"head": head, "body": rows}, mt="sm")
+    return dmc.TableScrollContainer(table, minWidth=560, type="native", id="data-poolings")
 
 
 def _example(values: Values) -> tuple[int, Callable[[], Any]]:
