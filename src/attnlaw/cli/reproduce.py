@@ -33,7 +33,7 @@ A run that was stopped goes on where it was when started again with the same opt
     show_default=True,
     help="Folder for the report, pictures and tables.",
 )
-@click.option("--quick", is_flag=True, help="Small sizes and few trials: two minutes.")
+@click.option("--quick", is_flag=True, help="Small sizes and few trials: a few minutes.")
 @click.option(
     "--jobs", type=int, default=2, show_default=True, help="Number of processes, one figure each."
 )
