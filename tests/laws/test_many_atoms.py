@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from attnlaw.laws import Discrete, MarchenkoPastur
-from attnlaw.laws.gaps import intervals
+from attnlaw.laws.support import intervals
 
 
 def partitions(n, largest=None):

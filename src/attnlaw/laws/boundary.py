@@ -11,7 +11,8 @@ Floats = NDArray[np.float64]
 
 _FIRST = np.linspace(0.0, np.pi, 13)[1:-1]
 _HALVINGS = 2
-_SOFT, _HARD = 11, 26  # nodes towards an edge; a hard edge, at 0, is a power law down to rounding
+_GRADED = 4  # nodes towards an edge
+_CLOSEST = 1e-13  # angle of the last node towards a hard edge
 
 
 class Boundary:
@@ -19,28 +20,31 @@ class Boundary:
 
     The guess is Hermite's cubic through two nodes; Newton's method makes it exact, and where
     it fails (a gap about to open) the point is followed from above the axis. The nodes
-    themselves are found so: a few from above, then those between them, then ever closer to the
-    edges, which may be hard ones.
+    themselves are found so: a few from above, then those between them. At a soft edge the curve
+    is analytic in θ and turns into its conjugate beyond, so that the first node has a mirror
+    image there; a hard edge, at 0, is a power law, with nodes ever closer to it on demand.
     """
 
     def __init__(self, law: Expression, low: float, high: float) -> None:
         self.law, self.low, self.width = law, low, high - low
+        self.hard = (low == 0, high == 0)
         self.angle = np.zeros(0)
         self.nodes: Complexes = np.zeros((law.n_leaves, 0), dtype=np.complex128)
         self.slopes: Complexes = self.nodes
         self._add(_FIRST)
         for _ in range(_HALVINGS):
-            self._add(0.5 * (self.angle[1:] + self.angle[:-1]))
-        gap = self.angle[0]
-        for k in range(1, _HARD + 1):
-            near = gap * 0.4**k
-            ends = [near] * (k <= _SOFT or low == 0) + [np.pi - near] * (k <= _SOFT or high == 0)
-            if ends:
-                self._add(np.array(ends))
+            self._add(0.5 * (np.append(self.angle, np.pi) + np.append(0.0, self.angle)))
+        for _ in range(_GRADED):
+            self._add(np.array([0.4 * self.angle[0], np.pi - 0.4 * (np.pi - self.angle[-1])]))
 
     def parameters(self, x: Floats) -> Complexes:
         """Return the parameters (leaves × points) at points inside the interval."""
-        return self._solve(2 * np.arcsin(np.sqrt((x - self.low) / self.width)), x)
+        angle = 2 * np.arcsin(np.sqrt(np.clip((x - self.low) / self.width, 0.0, 1.0)))
+        while self.hard[0] and self.angle[0] > max(angle.min(), _CLOSEST):
+            self._add(0.4 * self.angle[:1])
+        while self.hard[1] and np.pi - self.angle[-1] > max(np.pi - angle.max(), 1e-7):
+            self._add(np.pi - 0.4 * (np.pi - self.angle[-1:]))
+        return self._solve(angle, x)
 
     def _add(self, angle: Floats) -> None:
         sine, cosine = np.sin(angle / 2), np.cos(angle / 2)
@@ -57,11 +61,18 @@ class Boundary:
         target = x.astype(np.complex128)
         if not self.angle.size:
             return follow(self.law, target)
-        left = np.clip(np.searchsorted(self.angle, angle) - 1, 0, len(self.angle) - 2)
-        step = self.angle[left + 1] - self.angle[left]
-        s = (angle - self.angle[left]) / step
-        a, b = self.nodes[:, left], self.nodes[:, left + 1]
-        da, db = self.slopes[:, left] * step, self.slopes[:, left + 1] * step
+        nodes, slopes, ends = self.nodes, self.slopes, self.angle
+        ends = np.concatenate([-ends[:1], ends, 2 * np.pi - ends[-1:]])
+        left = np.clip(
+            np.searchsorted(ends, angle) - 1, self.hard[0], len(ends) - 2 - self.hard[1]
+        )
+        at = np.clip([left - 1, left], 0, len(self.angle) - 1)
+        step = ends[left + 1] - ends[left]
+        s = (angle - ends[left]) / step
+        (a, b), (da, db) = nodes[:, at].swapaxes(0, 1), slopes[:, at].swapaxes(0, 1) * step
+        first, last = left == 0, left == len(ends) - 2
+        a, da = np.where(first, a.conj(), a), np.where(first, -da.conj(), da)
+        b, db = np.where(last, b.conj(), b), np.where(last, -db.conj(), db)
         rise = b - a
         guess = a + s * (da + s * (3 * rise - 2 * da - db + s * (da + db - 2 * rise)))
         u, good = settle(self.law, guess, target)

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from attnlaw.laws.boundary import Boundary
 from attnlaw.laws.continuation import follow
-from attnlaw.laws.gaps import intervals
 from attnlaw.laws.law import Law
+from attnlaw.laws.support import intervals
 from attnlaw.laws.uniformisation import Complexes, evaluate, mass_above
 
 __all__ = ["FreeLaw"]
@@ -44,7 +44,7 @@ class FreeLaw(Law):
     def _inside(self, x: Floats) -> tuple[Floats, Floats]:
         u = self._parameters(x)
         density = self._density(u)
-        for location in self.atom.location:  # next to an atom inside the bulk G is all pole
+        for location in self._embedded:  # next to an atom inside the bulk G is all pole
             far = 1e-5 * self._expression.bound
             if (near := np.abs(x - location) < 0.1 * far).any():
                 both = self._parameters(np.array([location - far, location + far]))
@@ -67,13 +67,19 @@ class FreeLaw(Law):
         return np.clip(1 - mass_above(self._expression, u), 0.0, 1.0)
 
     @cached_property
+    def _embedded(self) -> list[float]:
+        """Locations of atoms that lie inside the continuous part."""
+        location = self.atom.location
+        return [float(x) for x in location[self._is_inside(location)]]
+
+    @cached_property
     def _boundaries(self) -> dict[int, Boundary]:
         """Curves over the intervals met so far."""
         return {}
 
     def _parameters(self, x: Floats) -> Complexes:
         """Parameters at points inside the support."""
-        for location in self.atom.location:  # inside the bulk: the limit from the right
+        for location in self._embedded:  # the limit from the right
             x = np.where(x == location, x + 1e-12 * self._expression.bound, x)
         interval = np.searchsorted(self.support[:, 0], x) - 1
         u = np.empty((self._expression.n_leaves, x.size), dtype=np.complex128)
