@@ -137,14 +137,14 @@ def test_many_heads_side_by_side_forget_their_spread():
 def test_input_spectrum_of_ones_is_orthonormal():
     x = np.linspace(0.1, 8, 9)
     plain = al.attention_law(head(500, 250, 0.7), "first")
-    same = al.attention_law(head(500, 250, 0.7, input_spectrum=np.full(7, 3.0)))
+    same = al.attention_law(head(500, 250, 0.7, input_spectrum=np.full(7, 3.0)), "first")
     assert_allclose(same.cdf(x), plain.cdf(x), atol=1e-6)
     assert_allclose(same.edges, plain.edges, rtol=1e-7, atol=1e-12)
 
 
 def test_correlated_inputs_stretch_the_second_moment():
     spectrum = np.array([0.2, 0.9, 1.9])
-    law = al.attention_law(head(600, 300, 0.8, input_spectrum=spectrum))
+    law = al.attention_law(head(600, 300, 0.8, input_spectrum=spectrum), "first")
     theta1, theta2 = np.expm1(0.64), 0.64
     spread = np.mean(spectrum**2) - 1
     assert_allclose(law.moment(1), theta1, rtol=1e-12)
@@ -167,13 +167,13 @@ def fixed_point(spectrum, beta, phi, z):
 @pytest.mark.parametrize("z", [-1.0 + 0.5j, 1.0 + 1.0j, 4.0 + 1.0j])
 def test_correlated_inputs_solve_the_fixed_point_of_the_notes(z):
     spectrum = np.array([0.2, 0.9, 1.9])
-    law = al.attention_law(head(600, 300, 0.8, input_spectrum=spectrum))
+    law = al.attention_law(head(600, 300, 0.8, input_spectrum=spectrum), "first")
     assert_allclose(law.stieltjes(z), fixed_point(spectrum, 0.8, 2.0, z), rtol=1e-7)
 
 
 def test_gauss_rule_of_many_inputs_is_as_good_as_all_of_them():
     spectrum = al.MarchenkoPastur(2.0).quantile((np.arange(900) + 0.5) / 900)
-    law = al.attention_law(head(900, 450, 0.8, input_spectrum=spectrum))
+    law = al.attention_law(head(900, 450, 0.8, input_spectrum=spectrum), "first")
     z = np.array([-0.5, 2.0 + 0.05j])
     law_of_all = ProfileLaw(
         type(law.profile)(
@@ -191,6 +191,15 @@ def test_gauss_rule_of_many_inputs_is_as_good_as_all_of_them():
 
 def law_spectrum(spectrum):
     return spectrum / spectrum.mean()
+
+
+@pytest.mark.parametrize("more", [{}, {"n_heads": 3}, {"value_dimension": 200}])
+def test_finite_heads_over_equal_inputs_are_finite_heads(more):
+    # A spectrum of ones is free from everything; only the norms in the linear part are averaged.
+    x = np.linspace(0.1, 12, 25)
+    plain = al.attention_law(head(500, 250, 0.7, **more))
+    same = al.attention_law(head(500, 250, 0.7, input_spectrum=[1.0], **more))
+    assert_allclose(same.cdf(x), plain.cdf(x), atol=4e-3)
 
 
 def test_infinite_temperature_is_the_point_mass_at_zero():
@@ -239,7 +248,7 @@ def test_regime_is_named_with_its_number():
         ),
         (
             lambda: al.attention_law(head(input_spectrum=[1.0, 2.0]), "norms"),
-            "order must be 'first' or 'auto' when there is an input_spectrum, got 'norms'.",
+            "order must be 'first' or 'tokens' when there is an input_spectrum, got 'norms'.",
         ),
         (
             lambda: al.predict_attention(head(value_dimension=3)),

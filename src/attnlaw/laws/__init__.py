@@ -2,6 +2,7 @@
 
 from attnlaw.laws.discrete import Discrete
 from attnlaw.laws.distance import ks_distance
+from attnlaw.laws.free_profile import FreeProfile
 from attnlaw.laws.law import Atom, Law
 from attnlaw.laws.marchenko_pastur import MarchenkoPastur
 from attnlaw.laws.profile import VarianceProfile
@@ -11,6 +12,7 @@ from attnlaw.laws.semicircle import Semicircle
 __all__ = [
     "Atom",
     "Discrete",
+    "FreeProfile",
     "Law",
     "MarchenkoPastur",
     "ProfileLaw",

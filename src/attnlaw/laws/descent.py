@@ -8,6 +8,7 @@ tangent, correct by Newton's method, lengthen or shorten the next step.
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlaw.laws.free_profile import FreeEquations
 from attnlaw.laws.profile import Equations
 
 __all__ = ["Descent"]
@@ -26,15 +27,15 @@ class Descent:
     close and in the upper half plane, where there is only one solution.
     """
 
-    def __init__(self, equations: Equations) -> None:
+    def __init__(self, equations: Equations | FreeEquations) -> None:
         self.equations = equations
         self.points: Complexes = np.zeros(0, dtype=np.complex128)
-        self.unknowns: Complexes = np.zeros((0, 2 * equations.K + 1), dtype=np.complex128)
+        self.unknowns: Complexes = np.zeros((0, equations.n_unknowns), dtype=np.complex128)
         self.slopes: Complexes = self.unknowns
 
     def solve(self, s: Complexes) -> tuple[Complexes, Complexes]:
         """Return the unknowns v at the points s (Im s ≥ 0, a flat array), and dv/ds."""
-        v = np.empty((s.size, 2 * self.equations.K + 1), dtype=np.complex128)
+        v = np.empty((s.size, self.equations.n_unknowns), dtype=np.complex128)
         slope = np.empty_like(v)
         todo = np.ones(s.size, dtype=bool)
         if self.points.size:
@@ -64,7 +65,7 @@ class Descent:
         return new, slope, good & inside & small
 
 
-def _land(equations: Equations, s: Complexes) -> tuple[Complexes, Complexes]:
+def _land(equations: Equations | FreeEquations, s: Complexes) -> tuple[Complexes, Complexes]:
     top = 4.0 + 3 * np.abs(s)
     height = top.copy()
     v = equations.start(s + 1j * height)
@@ -99,7 +100,7 @@ def _land(equations: Equations, s: Complexes) -> tuple[Complexes, Complexes]:
 
 
 def _correct(
-    equations: Equations, v: Complexes, s: Complexes, n_steps: int
+    equations: Equations | FreeEquations, v: Complexes, s: Complexes, n_steps: int
 ) -> tuple[Complexes, Complexes, NDArray[np.bool_]]:
     """Newton's method at fixed points; returns also dv/ds and where it converged."""
     v, slope = v.copy(), np.empty_like(v)

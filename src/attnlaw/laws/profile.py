@@ -74,10 +74,11 @@ class Equations:
     s = √z for the law with all its factors, and w the same for the law without them.
     """
 
-    def __init__(self, profile: VarianceProfile) -> None:
-        self.unit = profile.mean  # of squared singular values
+    def __init__(self, profile: VarianceProfile, unit: float | None = None) -> None:
+        self.unit = profile.mean if unit is None else unit  # of squared singular values
         scale = self.unit**-0.5
         self.K = len(profile.ratios)
+        self.n_unknowns = 2 * self.K + 1
         self.wr, self.wc = profile.row_weights, profile.column_weights
         self.A, self.G = profile.row_variances * scale, profile.column_variances * scale
         row_means = profile.row_variances if profile.row_means is None else profile.row_means
@@ -89,6 +90,23 @@ class Equations:
         self.rho, self.h, self.factors = profile.ratios, profile.repeats, profile.factors
         self.AA = (self.A_mean[:, None] * self.A).reshape(self.K**2, -1).T.copy()
         self.GG = (self.G_mean[:, None] * self.G).reshape(self.K**2, -1).T.copy()
+
+    @property
+    def reach(self) -> float:
+        """A bound on singular values, in units."""
+        rows, columns = (
+            self.A.max(axis=1) * (self.G @ self.wc),
+            (self.A @ self.wr) * self.G.max(axis=1),
+        )
+        sizes = np.sqrt(self.h * rows) + np.sqrt(columns)
+        bound = float((sizes * (1 + np.sqrt(self.rho))).sum())
+        return bound * float(np.prod([1 + c**0.5 for c in self.factors]))
+
+    @property
+    def rank(self) -> float:
+        """Rank per row."""
+        blocks = self.h * np.sum(1 / self.rho) if self.rho.all() else 1.0
+        return float(min([1.0, blocks, *(1 / c for c in self.factors)]))
 
     def start(self, s: Complexes) -> Complexes:
         """Unknowns far from the support, by fixed-point iteration."""
@@ -131,16 +149,8 @@ class Equations:
         R, C = self.resolvents(v)
         y = -self.h * (1 + v[:, -1] * (C @ self.wc))
         residual = np.concatenate([R @ self.A_mean.T, C @ self.G_mean.T, v[:, -1:]], axis=1) - v
-        residual[:, -1] = v[:, -1] ** 2 * self._multiplier(y)[0] - s**2
+        residual[:, -1] = v[:, -1] ** 2 * multiplier(self.factors, y)[0] - s**2
         return residual, R, C, y
-
-    def _multiplier(self, y: Complexes) -> tuple[Complexes, Complexes]:
-        """Return Π(1 + c y) over the factors, and its derivative in y."""
-        product, slope = np.ones_like(y), np.zeros_like(y)
-        for c in self.factors:
-            slope = slope * (1 + c * y) + c * product
-            product = product * (1 + c * y)
-        return product, slope
 
     def newton(self, v: Complexes, s: Complexes) -> tuple[Complexes, Complexes, Floats]:
         """Return Newton's step, the derivative dv/ds, and the size of the residual."""
@@ -160,7 +170,7 @@ class Equations:
         J[:, K:-1, -1] = C2 @ self.G_mean.T
         k = np.arange(2 * K)
         J[:, k, k] -= 1
-        product, slope = self._multiplier(y)
+        product, slope = multiplier(self.factors, y)
         J[:, -1, -1] = 2 * w * product
         if self.factors:  # y moves with the couplings of the columns, and with w
             inner = -self.h * w**2 * slope
@@ -168,12 +178,26 @@ class Equations:
             J[:, -1, :K] = toward * same[:, 0]
             J[:, -1, K:-1] = toward * by_p[:, 0]
             J[:, -1, -1] += inner * (C @ self.wc + w * (C2 @ self.wc))
-        sides = np.zeros((*residual.shape, 2), dtype=np.complex128)
-        sides[..., 0] = -residual
-        sides[:, -1, 1] = 2 * s
-        finite = np.isfinite(J).all(axis=(1, 2)) & np.isfinite(residual).all(axis=1)
-        J[~finite] = np.eye(2 * K + 1)
-        steps: Complexes = np.linalg.solve(J, sides).astype(np.complex128, copy=False)
-        steps[~finite] = np.nan
-        size: Floats = np.where(finite, np.abs(residual).max(axis=1), np.inf)
-        return steps[..., 0], steps[..., 1], size
+        return solved(J, residual, s)
+
+
+def multiplier(factors: tuple[float, ...], y: Complexes) -> tuple[Complexes, Complexes]:
+    """Return Π(1 + c y) over the factors, and its derivative in y."""
+    product, slope = np.ones_like(y), np.zeros_like(y)
+    for c in factors:
+        slope = slope * (1 + c * y) + c * product
+        product = product * (1 + c * y)
+    return product, slope
+
+
+def solved(J: Complexes, residual: Complexes, s: Complexes) -> tuple[Complexes, Complexes, Floats]:
+    """Return Newton's step, dv/ds (s enters the last equation as −s²), and the residual's size."""
+    sides = np.zeros((*residual.shape, 2), dtype=np.complex128)
+    sides[..., 0] = -residual
+    sides[:, -1, 1] = 2 * s
+    finite = np.isfinite(J).all(axis=(1, 2)) & np.isfinite(residual).all(axis=1)
+    J[~finite] = np.eye(residual.shape[1])
+    steps: Complexes = np.linalg.solve(J, sides).astype(np.complex128, copy=False)
+    steps[~finite] = np.nan
+    size: Floats = np.where(finite, np.abs(residual).max(axis=1), np.inf)
+    return steps[..., 0], steps[..., 1], size

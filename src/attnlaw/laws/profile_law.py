@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from attnlaw._validation import count, frozen
 from attnlaw.laws.descent import Descent
 from attnlaw.laws.expression import Expression, PointMasses
+from attnlaw.laws.free_profile import FreeEquations, FreeProfile
 from attnlaw.laws.law import Atom, Law
 from attnlaw.laws.profile import Equations, VarianceProfile
 from attnlaw.laws.scan import Piece, find_intervals, tabulate
@@ -43,17 +44,19 @@ class ProfileLaw(Law):
     array([0., 4.])
     """
 
-    profile: VarianceProfile
+    profile: VarianceProfile | FreeProfile
     scale: float
     smoothing: float
 
     def __init__(
-        self, profile: VarianceProfile, scale: float = 1.0, smoothing: float = 0.0
+        self, profile: VarianceProfile | FreeProfile, scale: float = 1.0, smoothing: float = 0.0
     ) -> None:
         self.__dict__.update(profile=profile, scale=float(scale), smoothing=float(smoothing))
 
     @cached_property
-    def _equations(self) -> Equations:
+    def _equations(self) -> Equations | FreeEquations:
+        if isinstance(self.profile, FreeProfile):
+            return FreeEquations(self.profile)
         return Equations(self.profile)
 
     @cached_property
@@ -99,22 +102,12 @@ class ProfileLaw(Law):
 
     @cached_property
     def _reach(self) -> float:
-        """A bound on singular values, in units."""
-        e = self._equations
-        rows, columns = e.A.max(axis=1) * (e.G @ e.wc), (e.A @ e.wr) * e.G.max(axis=1)
-        sizes = np.sqrt(e.h * rows) + np.sqrt(columns)
-        reach = float((sizes * (1 + np.sqrt(e.rho))).sum())
-        for c in e.factors:
-            reach *= 1 + np.sqrt(c)
-        return 1.05 * reach
+        return 1.05 * self._equations.reach
 
     @cached_property
     def _zero(self) -> float:
         """Mass at zero: one minus the rank per row."""
-        rank = [1.0, *(1 / c for c in self.profile.factors)]
-        if self.profile.ratios.all():
-            rank.append(float(self.profile.repeats * (1 / self.profile.ratios).sum()))
-        return 1 - min(rank)
+        return 1 - self._equations.rank
 
     # What the base class asks for.
 
@@ -200,6 +193,9 @@ class ProfileLaw(Law):
         return hash((id(self.profile), self.scale))
 
     def __repr__(self) -> str:
-        p = self.profile
-        sizes = f"{len(p.row_weights)} × {len(p.column_weights)}, {len(p.ratios)} blocks"
+        parts = self.profile
+        both = [parts.first, parts.second] if isinstance(parts, FreeProfile) else [parts]
+        sizes = " + ".join(
+            f"{len(p.row_weights)} × {len(p.column_weights)}, {len(p.ratios)} blocks" for p in both
+        )
         return f"{'' if self.scale == 1 else f'{self.scale:g} * '}ProfileLaw({sizes})"

@@ -1,30 +1,35 @@
 """Inputs that are not orthonormal: XXᵀ = T with any spectrum (open in P2).
 
-With Q = XW_Q and K = XW_K the scores are √n Y = √θ₂ Λ^{1/2} G₁G₂ᵀ Λ^{1/2}/√d_k + √(θ₁−θ₂) W in T's
-eigenbasis: a variance profile with one block, α_i = γ_i = √θ₂ λ_i and ρ = n/d_k, and noise. By
-symmetry its equations are two,
+With Q = XW_Q and K = XW_K the linear part of the scores is √θ₂ T^{1/2} G₁G₂ᵀ T^{1/2}/√d_k. In T's
+eigenbasis it is a variance profile with one block, α_i = γ_i = √θ₂ λ_i and ρ = n/d_k; all other
+degrees are as they were. If these are noise, the equations are two,
 
     R_i = −1/(w + √θ₂ λ_i p/(1 − ρp²) + (θ₁−θ₂) g) ,   p = mean √θ₂ λ R ,   g = mean R ,
 
-and T = I gives back the law of orthonormal inputs (docs/theory/correlated-inputs.md).
+and T = I gives back the law of orthonormal inputs. At finite n and d_k they have a profile of
+their own, in the basis of tokens, which is free from T (docs/theory/correlated-inputs.md).
 """
+
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.laws import VarianceProfile
+from attnlaw.laws import FreeProfile, VarianceProfile
 from attnlaw.models import SelfAttention
+from attnlaw.theory.attention.profiles import projections, tokens_profile
 from attnlaw.theory.attention.quadrature import gauss_rule
 
-__all__ = ["inputs_profile"]
+__all__ = ["first_inputs_profile", "tokens_inputs_profile"]
+
+Floats = NDArray[np.float64]
 
 _NODES = 96
 
 
-def inputs_profile(model: SelfAttention, factors: tuple[float, ...]) -> VarianceProfile:
-    """Return the profile of attention over inputs with the model's spectrum."""
-    assert model.input_spectrum is not None
-    spectrum, weights = _nodes(model.input_spectrum)
+def first_inputs_profile(model: SelfAttention) -> VarianceProfile:
+    """Return the profile of attention over inputs with a spectrum, for n and d_k infinite."""
+    spectrum, weights = _nodes(model)
     square = model.inverse_temperature**2  # θ₂
     noise = np.expm1(square) - square  # θ₁ − θ₂
     is_mean = model.combination == "mean"
@@ -37,13 +42,41 @@ def inputs_profile(model: SelfAttention, factors: tuple[float, ...]) -> Variance
         column_variances=np.vstack([square**0.5 * spectrum, ones]),
         ratios=np.array([model.token_ratio * share, 0.0]),
         repeats=1 if is_mean else model.n_heads,
-        factors=factors,
+        factors=projections(model),
     )
 
 
-def _nodes(spectrum: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def tokens_inputs_profile(model: SelfAttention) -> FreeProfile:
+    """Return the same for finite heads: the linear part in T's eigenbasis, the rest in tokens'."""
+    spectrum, weights = _nodes(model)
+    tokens = tokens_profile(model).profile
+    linear = VarianceProfile(
+        row_weights=weights,
+        column_weights=weights,
+        row_variances=float(tokens.row_variances[0] @ tokens.row_weights) * spectrum[None],
+        column_variances=float(tokens.column_variances[0] @ tokens.column_weights)
+        * spectrum[None],
+        ratios=tokens.ratios[:1],
+        repeats=tokens.repeats,
+    )
+    assert tokens.row_means is not None
+    assert tokens.column_means is not None
+    rest = replace(
+        tokens,
+        row_variances=tokens.row_variances[1:],
+        column_variances=tokens.column_variances[1:],
+        row_means=tokens.row_means[1:],
+        column_means=tokens.column_means[1:],
+        ratios=tokens.ratios[1:],
+        factors=(),
+    )
+    return FreeProfile(linear, rest, tokens.factors)
+
+
+def _nodes(model: SelfAttention) -> tuple[Floats, Floats]:
     """Distinct eigenvalues with their shares, or Gauss's rule for many of them."""
-    values, counts = np.unique(spectrum, return_counts=True)
+    assert model.input_spectrum is not None
+    values, counts = np.unique(model.input_spectrum, return_counts=True)
     if values.size <= _NODES:
         return values, counts / counts.sum()
     return gauss_rule(values, counts.astype(float), _NODES)

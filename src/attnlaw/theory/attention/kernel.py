@@ -53,7 +53,12 @@ class Kernel:
         if self.beta == 0:
             raise complain("inverse_temperature", "above 0 for this order of the law", 0.0)
         self.is_mean = model.combination == "mean"
-        self.norms, self.weights = norm_rule(self.d, 7 if self.d >= 16 else 12, self.n * self.h)
+        spread = 1 / self.d
+        if model.input_spectrum is not None:  # ‖q_i‖² is T_ii χ²: its variance is the sum of two
+            spread += (float(np.mean(model.input_spectrum**2)) - 1) / self.n
+        self.norms, self.weights = norm_rule(
+            1 / spread, 7 if self.d >= 16 else 12, self.n * self.h
+        )
 
     def normaliser(self, r: Floats) -> Floats:
         """E e^{β r x} = e^{β²r²/2}: the mean of a row of exponentials."""

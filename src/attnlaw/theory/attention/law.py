@@ -5,7 +5,7 @@ import numpy as np
 from attnlaw._validation import choice, complain
 from attnlaw.laws import Discrete, Law, MarchenkoPastur, ProfileLaw
 from attnlaw.models import SelfAttention
-from attnlaw.theory.attention.inputs import inputs_profile
+from attnlaw.theory.attention.inputs import first_inputs_profile, tokens_inputs_profile
 from attnlaw.theory.attention.limit import AttentionBulk
 from attnlaw.theory.attention.profiles import (
     norms_profile,
@@ -46,7 +46,7 @@ def attention_law(model: SelfAttention, order: str = "auto") -> Law:
         Heads, and what is made of them.
     order : "auto", "first", "powers", "norms" or "tokens"
         How much of a finite head is taken into account, from little to all; see Notes. "auto" is
-        "tokens" where it applies: orthonormal inputs and head_dimension ≥ 3.
+        "tokens", unless head_dimension is below 3.
 
     Returns
     -------
@@ -66,8 +66,8 @@ def attention_law(model: SelfAttention, order: str = "auto") -> Law:
 
     Several heads: side by side, √(n/h) [A_⊥¹ … A_⊥ʰ] has (θ₂ MP_{φ/h} ⊞ (θ₁−θ₂)) ⊠ MP_{1/h} (P3:
     γ_K = h d_k/n is 1/(φ/h)); their mean has the same with ⊠ MP_1, divided by h. Values and
-    output add ⊠ MP_{n/m}, m their number of columns. With an `input_spectrum` the law is that of
-    docs/theory/correlated-inputs.md, of first order in other respects.
+    output add ⊠ MP_{n/m}, m their number of columns. With an `input_spectrum` there are the orders
+    "first" and "tokens" (docs/theory/correlated-inputs.md).
 
     Examples
     --------
@@ -82,14 +82,16 @@ def attention_law(model: SelfAttention, order: str = "auto") -> Law:
     choice("order", order, ("auto", *ORDERS))
     spectrum = model.input_spectrum is not None
     if order == "auto":
-        order = "first" if spectrum or model.head_dimension < 3 else "tokens"
-    if spectrum and order != "first":
-        raise complain("order", "'first' or 'auto' when there is an input_spectrum", order)
+        order = "first" if model.head_dimension < 3 else "tokens"
+    if spectrum and order not in ("first", "tokens"):
+        raise complain("order", "'first' or 'tokens' when there is an input_spectrum", order)
     if model.inverse_temperature == 0:
         return Discrete([0.0])
     warn_outside_regime(model, order)
+    if spectrum and order == "first":
+        return ProfileLaw(first_inputs_profile(model), _scale(model))
     if spectrum:
-        return ProfileLaw(inputs_profile(model, projections(model)), _scale(model))
+        return ProfileLaw(tokens_inputs_profile(model), _scale(model), _SMOOTHING)
     if order == "powers":
         return ProfileLaw(powers_profile(model), _scale(model))
     if order == "norms":

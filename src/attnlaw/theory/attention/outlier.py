@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 
 from attnlaw._validation import choice, complain
 from attnlaw.laws import ProfileLaw
+from attnlaw.laws.descent import Descent
+from attnlaw.laws.profile import Equations
 from attnlaw.models import SelfAttention
 from attnlaw.theory.attention.profiles import AttentionProfile, first_profile, norms_profile
 
@@ -82,7 +84,7 @@ def key_norm_outlier(model: SelfAttention, order: str = "norms") -> KeyNormOutli
     parts = norms_profile(model) if order == "norms" else first_profile(model)
     scale = 1.0 if model.combination == "mean" else 1 / model.n_heads
     law = ProfileLaw(parts.profile, scale)
-    term = _Term(law, parts, model.n_tokens)
+    term = _Term(parts, model.n_tokens)
     edges = np.sqrt(law.support) / law._unit
     strength = term.strength
     at_edge = float(term.visibility(edges[-1:, 1] * (1 + 1e-9))[0])
@@ -102,9 +104,10 @@ def key_norm_outlier(model: SelfAttention, order: str = "norms") -> KeyNormOutli
 class _Term:
     """h n p₀(w) q₀(w) at real singular values w outside the bulk, in the units of the law."""
 
-    def __init__(self, law: ProfileLaw, parts: AttentionProfile, n: int) -> None:
-        self.equations, self.descent = law._equations, law._descent
+    def __init__(self, parts: AttentionProfile, n: int) -> None:
         profile = parts.profile
+        self.equations = Equations(profile)
+        self.descent = Descent(self.equations)
         size = np.sqrt(profile.repeats * n / self.equations.unit)
         self.rows = parts.term_rows * profile.row_weights * size
         self.columns = parts.term_columns * profile.column_weights * size

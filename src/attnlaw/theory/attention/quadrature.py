@@ -57,13 +57,15 @@ def gauss_rule(points: Floats, weights: Floats, n_nodes: int) -> tuple[Floats, F
     return np.asarray(nodes, dtype=float), np.asarray(vectors[0] ** 2, dtype=float)
 
 
-def norm_rule(dimension: int, n_nodes: int, n_draws: float | None = None) -> tuple[Floats, Floats]:
+def norm_rule(
+    dimension: float, n_nodes: int, n_draws: float | None = None
+) -> tuple[Floats, Floats]:
     """Gauss's rule for r = ‖g‖/√d, g standard Gaussian in R^d.
 
     Parameters
     ----------
-    dimension : int
-        d.
+    dimension : float
+        d; it need not be whole.
     n_nodes : int
         Number of nodes.
     n_draws : float, optional
