@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-__all__ = ["WIDTHS", "add_gram_product", "n_threads"]
+__all__ = ["WIDTHS", "add_gram_product", "compiled", "n_threads"]
 
 WIDTHS = (2, 4, 8, 16)  # vectors in flight: powers of two, which fill the registers
 
@@ -50,7 +50,7 @@ def _token(context: Any, builder: Any, kind: Any, tokens: Any, sequence: Any) ->
 
 
 @intrinsic(prefer_literal=True)
-def _add_gram_row(typingctx, tokens, i, weights, scaled, table, out, width):
+def add_gram_row(typingctx, tokens, i, weights, scaled, table, out, width):
     """Pool x = Σ_l weights[l] table[tokens[i, l]], then out[tokens[i, l]] += scaled[l] x."""
     if not isinstance(width, types.IntegerLiteral):
         return None
@@ -60,11 +60,25 @@ def _add_gram_row(typingctx, tokens, i, weights, scaled, table, out, width):
         kinds, n = signature.args, width.literal_value
         w, v, Z, W = (_Rows(context, builder, kinds[j], args[j], n) for j in (2, 3, 4, 5))
         length, token = _token(context, builder, kinds[0], args[0], args[1])
-        x = cgutils.alloca_once_value(builder, ir.Constant(Z.kind, [0.0] * n))
-        with cgutils.for_range(builder, length) as loop:
-            term = builder.fmul(w.load(loop.index), Z.load(token(loop.index)), flags=["contract"])
-            builder.store(builder.fadd(builder.load(x), term, flags=["contract"]), x)
-        pooled = builder.load(x)
+        sums = [
+            cgutils.alloca_once_value(builder, ir.Constant(Z.kind, [0.0] * n)) for _ in range(4)
+        ]
+
+        def pool(at, total):  # four sums, so that an addition need not wait for the one before
+            term = builder.fmul(w.load(at), Z.load(token(at)), flags=["contract"])
+            builder.store(builder.fadd(builder.load(total), term, flags=["contract"]), total)
+
+        four = ir.Constant(length.type, 4)
+        quads = builder.udiv(length, four)
+        with cgutils.for_range(builder, quads) as loop:
+            for k, total in enumerate(sums):
+                at = builder.add(builder.mul(loop.index, four), ir.Constant(length.type, k))
+                pool(at, total)
+        rest = builder.mul(quads, four)
+        with cgutils.for_range(builder, builder.sub(length, rest)) as loop:
+            pool(builder.add(rest, loop.index), sums[0])
+        a, b, c, d = (builder.load(total) for total in sums)
+        pooled = builder.fadd(builder.fadd(a, b), builder.fadd(c, d))
         with cgutils.for_range(builder, length) as loop:
             row = token(loop.index)
             term = builder.fmul(v.load(loop.index), pooled, flags=["contract"])
@@ -74,15 +88,18 @@ def _add_gram_row(typingctx, tokens, i, weights, scaled, table, out, width):
     return signature, codegen
 
 
-def _compiled(function: Any) -> Any:
+def compiled(function: Any = None, **options: Any) -> Any:
     """Compile without the GIL, kept on disk where there is a place to write."""
+    if function is None:
+        return lambda function: compiled(function, **options)
+    options = {"nogil": True, "error_model": "numpy", **options}
     try:
-        return numba.njit(nogil=True, cache=True)(function)
+        return numba.njit(cache=True, **options)(function)
     except RuntimeError:  # neither the package's nor the user's cache directory is writable
-        return numba.njit(nogil=True)(function)
+        return numba.njit(**options)(function)
 
 
-@_compiled
+@compiled
 def add_gram_product(tokens, weights, scaled, table, out):
     """Add Mᵀ D M Z to `out`, column by column, with its own M for each column.
 
@@ -102,16 +119,16 @@ def add_gram_product(tokens, weights, scaled, table, out):
     width = table.shape[1]
     if width == 2:
         for i in range(len(tokens)):
-            _add_gram_row(tokens, i, weights, scaled, table, out, 2)
+            add_gram_row(tokens, i, weights, scaled, table, out, 2)
     elif width == 4:
         for i in range(len(tokens)):
-            _add_gram_row(tokens, i, weights, scaled, table, out, 4)
+            add_gram_row(tokens, i, weights, scaled, table, out, 4)
     elif width == 8:
         for i in range(len(tokens)):
-            _add_gram_row(tokens, i, weights, scaled, table, out, 8)
+            add_gram_row(tokens, i, weights, scaled, table, out, 8)
     else:
         for i in range(len(tokens)):
-            _add_gram_row(tokens, i, weights, scaled, table, out, 16)
+            add_gram_row(tokens, i, weights, scaled, table, out, 16)
 
 
 def n_threads() -> int:

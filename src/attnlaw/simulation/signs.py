@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from attnlaw._validation import Random, count, random_generator
 from attnlaw.correlations import check_correlation
 
-__all__ = ["attainable_correlation", "sample_signs"]
+__all__ = ["CoinGroups", "attainable_correlation", "coin_groups", "sample_signs"]
 
 ROUNDING = 1e-10  # correlations closer than this are taken to be equal, as in check_correlation
 
@@ -95,7 +95,7 @@ def attainable_correlation(correlation: ArrayLike) -> NDArray[np.float64]:
     return attained * np.outer(groups.polarity, groups.polarity)
 
 
-class _Groups(NamedTuple):
+class CoinGroups(NamedTuple):
     """Positions that share one coin: s_l = polarity_l · coin[members_l]."""
 
     leaders: NDArray[np.intp]  # the first position of each group
@@ -103,12 +103,26 @@ class _Groups(NamedTuple):
     polarity: NDArray[np.int8]  # +1 or −1: its sign beside the leader's
 
 
-def _groups(R: NDArray[np.float64]) -> _Groups:
+def coin_groups(correlation: NDArray[np.float64]) -> CoinGroups | None:
+    """Return which positions share a coin, or None where signs take more than fair coins.
+
+    Examples
+    --------
+    >>> from attnlaw import prefix_correlation
+    >>> coin_groups(prefix_correlation(5, prefix=3)).members
+    array([0, 0, 0, 1, 2])
+    """
+    groups = _groups(correlation)
+    distinct = correlation[np.ix_(groups.leaders, groups.leaders)]
+    return None if np.abs(distinct - np.eye(len(distinct))).max() > ROUNDING else groups
+
+
+def _groups(R: NDArray[np.float64]) -> CoinGroups:
     first = np.argmax(np.abs(R) > 1 - ROUNDING, axis=1)
     first = first[first]  # rounding may leave a chain l → l' → leader
     leaders, members = np.unique(first, return_inverse=True)
     polarity = np.sign(R[np.arange(len(R)), first]).astype(np.int8)
-    return _Groups(leaders, members, polarity)
+    return CoinGroups(leaders, members, polarity)
 
 
 def _sample_distinct(R: NDArray[np.float64], n: int, rng: np.random.Generator) -> NDArray[np.int8]:

@@ -10,7 +10,10 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
-__all__ = ["TokenCovariance", "compiled_kernels"]
+from attnlaw.simulation.sequences import sample_tokens
+from attnlaw.simulation.signs import coin_groups, sample_signs
+
+__all__ = ["TokenCovariance", "compiled_kernels", "draw_tokens"]
 
 Floats = NDArray[np.float64]
 Vectors = NDArray[np.floating]
@@ -60,15 +63,16 @@ class TokenCovariance:
         compiled: bool | None = None,
     ) -> None:
         used = weights.any(axis=0)
-        kind = np.uint16 if n_vocab <= 2**16 else np.uint32
-        self.tokens = np.ascontiguousarray(tokens if used.all() else tokens[:, used], dtype=kind)
+        self.tokens = np.ascontiguousarray(
+            tokens if used.all() else tokens[:, used], dtype=_smallest_kind(n_vocab)
+        )
         self.weights = np.ascontiguousarray(weights[:, used].T, dtype=dtype)
         self.n_vocab, self.dtype = n_vocab, np.dtype(dtype)
         kernels = None if compiled is False else compiled_kernels()
         if kernels is None and compiled:
             raise ImportError("compiled products need numba: pip install 'attnlaw[fast]'.")
         self._gram: _Gram = _PlainGram(self) if kernels is None else _CompiledGram(self, kernels)
-        self._mean = self._gram.transpose_ones() if centred else None
+        self.mean = self._gram.transpose_ones() if centred else None
 
     def multiply(self, vectors: Vectors, which: Sequence[int]) -> Vectors:
         """Return K times every column.
@@ -81,11 +85,33 @@ class TokenCovariance:
             The pooling weights that each column takes: rows of `weights`.
         """
         product = self._gram.multiply(vectors, tuple(which))
-        if self._mean is not None:
-            along = self._mean.T @ vectors  # (n_weights, n)
+        if self.mean is not None:
+            along = self.mean.T @ vectors  # (n_weights, n)
             chosen = np.equal.outer(np.arange(len(along)), which)
-            product -= self._mean @ np.where(chosen, along, 0).astype(self.dtype)
+            product -= self.mean @ np.where(chosen, along, 0).astype(self.dtype)
         return product
+
+
+def draw_tokens(
+    correlation: Floats, n_samples: int, n_vocab: int, rng: np.random.Generator
+) -> NDArray[np.integer]:
+    """Draw sequences of tokens as `sample_signs` and `sample_tokens` do, compiled where possible.
+
+    Returns
+    -------
+    array of int, shape (n_samples, length)
+    """
+    draws = compiled_draws()
+    if draws is None:
+        return sample_tokens(sample_signs(correlation, n_samples, rng), n_vocab, rng)
+    half, state = n_vocab // 2, draws.seeded_state(rng)
+    tokens = np.empty((n_samples, len(correlation)), dtype=_smallest_kind(n_vocab))
+    coins = coin_groups(correlation)
+    if coins is not None and len(coins.leaders) <= 64:
+        draws.fill_coin_tokens(state, coins.members, coins.polarity, half, tokens)
+    else:
+        draws.fill_tokens(state, sample_signs(correlation, n_samples, rng), half, tokens)
+    return tokens
 
 
 class _PlainGram:
@@ -157,6 +183,16 @@ _Gram = _PlainGram | _CompiledGram
 
 
 @cache
+def compiled_draws() -> ModuleType | None:
+    """Return the compiled random draws, or None where numba is not installed."""
+    try:
+        from attnlaw.simulation import draws
+    except ImportError:
+        return None
+    return draws
+
+
+@cache
 def compiled_kernels() -> ModuleType | None:
     """Return the compiled kernels, or None where numba is not installed."""
     try:
@@ -164,6 +200,10 @@ def compiled_kernels() -> ModuleType | None:
     except ImportError:
         return None
     return kernels
+
+
+def _smallest_kind(n_vocab: int) -> type[np.unsignedinteger]:
+    return np.uint16 if n_vocab <= 2**16 else np.uint32
 
 
 def _padded(array: Vectors, width: int) -> Vectors:
