@@ -35,12 +35,13 @@ from .estimators import (
 )
 from .laws import Discrete, MarchenkoPastur, Semicircle, ks_distance
 from .models import PooledSequences, SelfAttention
-from .results import Accuracy, AttentionSpectrum, Spike
+from .results import Accuracy, Alignment, AttentionSpectrum, Spike
 from .simulation import (
     LearnedWeights,
     learn_weights,
     observe,
     observe_accuracy,
+    observe_alignment,
     observe_attention,
     observe_attention_spectrum,
     observe_causal_weights,
@@ -75,6 +76,7 @@ from .weights import (
 
 __all__ = [
     "Accuracy",
+    "Alignment",
     "Artefact",
     "AttentionPooling",
     "AttentionSpectrum",
@@ -114,6 +116,7 @@ __all__ = [
     "mean_weights",
     "observe",
     "observe_accuracy",
+    "observe_alignment",
     "observe_attention",
     "observe_attention_spectrum",
     "observe_causal_weights",

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from attnlaw._validation import Real
 
-__all__ = ["Accuracy", "AttentionSpectrum", "Spike"]
+__all__ = ["Accuracy", "Alignment", "AttentionSpectrum", "Spike"]
 
 Flag = bool | NDArray[np.bool_]
 
@@ -33,6 +33,14 @@ class Spike:
     def __getitem__(self, index: Any) -> "Spike":
         """Index every field, as one would an array."""
         return Spike(**{name: np.asarray(value)[index] for name, value in vars(self).items()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alignment:
+    """The first two fields of a `Spike`: what weights are compared by."""
+
+    top_eigenvalue: Real  # λ: of the sample covariance S, along the signal
+    squared_overlap: Real  # ζ: of its eigenvector with the signal direction μ/‖μ‖
 
 
 @dataclass(frozen=True, kw_only=True)

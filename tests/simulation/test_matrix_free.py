@@ -6,8 +6,11 @@ from scipy.stats import ks_2samp
 
 import attnlaw as al
 from attnlaw.simulation import matrix_free
-from attnlaw.simulation.matrix_free import matrix_free_trial
-from attnlaw.simulation.revealed import RevealedMatrix
+from attnlaw.simulation.krylov import find_spikes
+from attnlaw.simulation.matrix_free import begin_run, revealed_run
+from attnlaw.simulation.noise import TokenNoise, sample_and_population
+from attnlaw.simulation.revealed import FullSpace, RevealedMatrix
+from attnlaw.simulation.tokens import compiled_kernels
 
 MODEL = al.PooledSequences(
     vocab_ratio=0.5,
@@ -19,18 +22,27 @@ MODEL = al.PooledSequences(
 READINGS = {
     "token": {},
     "token, not centred": {"centred": False},
+    "small vocabulary": {"vocab_ratio": 3.0},
     "gaussian": {"sampling": "gaussian"},
     "gaussian, not centred": {"sampling": "gaussian", "centred": False},
     "infinite vocabulary": {"vocab_ratio": 0.0},
     "infinite vocabulary, not centred": {"vocab_ratio": 0.0, "centred": False},
-    "small vocabulary": {"vocab_ratio": 3.0},
 }
 NAMES = [f.name for f in fields(al.Spike) if f.name != "is_detectable"]
 
+needs_numba = pytest.mark.skipif(compiled_kernels() is None, reason="needs numba")
+engines = pytest.mark.parametrize("engine", ["plain", pytest.param("compiled", marks=needs_numba)])
 
-def differences(model, other, dimension, n_trials, method="matrix-free"):
+
+def choose(engine, monkeypatch):
+    """Without numba, tokens are multiplied by SciPy and every step is a few NumPy calls."""
+    if engine == "plain":
+        monkeypatch.setattr(matrix_free, "compiled_kernels", lambda: None)
+
+
+def differences(model, other, dimension, n_trials):
     """The z-score of the means and the p-value of two samples, field by field."""
-    found = al.observe(model, dimension, n_trials, rng=1, method=method)
+    found = al.observe(model, dimension, n_trials, rng=1, method="matrix-free")
     drawn = al.observe(other, dimension, n_trials, rng=2, method="reference")
     z, p = {}, {}
     for name in NAMES:
@@ -43,21 +55,29 @@ def differences(model, other, dimension, n_trials, method="matrix-free"):
     return z, p
 
 
-@pytest.mark.parametrize("reading", READINGS)
-def test_it_has_the_law_of_the_reference(reading):
-    model = replace(MODEL, **READINGS[reading])
-    z, p = differences(model, model, dimension=24, n_trials=150)
+def assert_same_law(model, dimension, n_trials):
+    z, p = differences(model, model, dimension, n_trials)
     assert max(x.max() for x in z.values()) < 5, z
     assert min(x.min() for x in p.values()) > 1e-5, p
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_it_has_the_law_of_the_reference(reading):
+    assert_same_law(replace(MODEL, **READINGS[reading]), dimension=24, n_trials=150)
+
+
+@pytest.mark.parametrize("reading", ["token", "token, not centred"])
+def test_without_numba_it_has_the_law_of_the_reference(reading, monkeypatch):
+    choose("plain", monkeypatch)
+    assert_same_law(replace(MODEL, **READINGS[reading]), dimension=24, n_trials=150)
 
 
 @pytest.mark.slow
+@engines
 @pytest.mark.parametrize("reading", READINGS)
-def test_it_has_the_law_of_the_reference_to_a_percent(reading):
-    model = replace(MODEL, **READINGS[reading])
-    z, p = differences(model, model, dimension=60, n_trials=3000)
-    assert max(x.max() for x in z.values()) < 5, z
-    assert min(x.min() for x in p.values()) > 1e-5, p
+def test_it_has_the_law_of_the_reference_to_a_percent(reading, engine, monkeypatch):
+    choose(engine, monkeypatch)
+    assert_same_law(replace(MODEL, **READINGS[reading]), dimension=60, n_trials=3000)
 
 
 def test_the_other_reading_would_be_noticed():
@@ -73,54 +93,79 @@ def test_a_careless_table_would_be_noticed(monkeypatch):
         self.newest = fresh
         self._images.append(fresh)
 
+    choose("plain", monkeypatch)
     monkeypatch.setattr(RevealedMatrix, "_reveal", careless)
     z, _ = differences(MODEL, MODEL, dimension=24, n_trials=50)
     assert max(x.max() for x in z.values()) > 8
 
 
+@engines
 @pytest.mark.parametrize("centred", [True, False])
-def test_its_eigenpairs_are_those_of_the_matrix_it_did_not_form(monkeypatch, centred):
+def test_its_eigenpairs_are_those_of_the_matrices_it_did_not_form(engine, centred):
     """Reveal the rest of the table afterwards, form every matrix, and solve again."""
-    model = replace(MODEL, centred=centred)
-    d, kept = 40, {}
+    model, d = replace(MODEL, centred=centred), 60
+    rng = np.random.default_rng(3)
+    V = model.sizes(d).n_vocab
+    noise = TokenNoise(
+        model, d, rng, model.weights[None], sample_and_population(model, V), np.float64
+    )
+    if engine == "compiled":
+        run, _ = begin_run(noise, d, rng, with_spikes=not centred)
+    else:
+        table = RevealedMatrix(noise.rows, d, rng)
+        spikes = None if centred else table.transpose_multiply(noise.directions / V).T
+        run = revealed_run(noise, table, spikes)
+    found = find_spikes(run, model.signal_norm, tolerance=1e-22, n_pairs=2)
 
-    def keep(name):
-        original = getattr(matrix_free, name)
-        monkeypatch.setattr(
-            matrix_free, name, lambda *a, **k: kept.setdefault(name, original(*a, **k))
-        )
+    if engine == "compiled":
+        while run.n_known < d:
+            run.ask(rng.standard_normal((3, V)))
+        Z = run.images
+    else:
+        while table.n_known < d:
+            table.transpose_multiply(rng.standard_normal((V, 3)))
+        Z = table.multiply(np.eye(d))
+    for i, pairs in enumerate(found):
+        K = noise.multiply(np.eye(V), [i] * V)
+        for j, norm in enumerate(model.signal_norm):
+            E = Z + norm * noise.classes * np.eye(1, d)
+            values, vectors = np.linalg.eigh(E.T @ K @ E)
+            np.testing.assert_allclose(pairs.values[:, j], values[:-3:-1], rtol=1e-10)
+            n = pairs.vectors.shape[-1]
+            overlaps = np.sum(pairs.vectors[:, j].T * vectors[:n, :-3:-1], axis=0)
+            np.testing.assert_allclose(np.abs(overlaps), 1, rtol=1e-10)
 
-    keep("RevealedMatrix")
-    keep("draw_noise")
+
+def test_a_chain_finds_what_several_matrices_together_find():
+    """One covariance needs no older images of the table; the answers are the same."""
     rng = np.random.default_rng(0)
-    seen = matrix_free_trial(model, d, rng, dtype=np.float64, tolerance=1e-22)
-    table, noise = kept["RevealedMatrix"], kept["draw_noise"]
-    while table.n_known < d:
-        table.transpose_multiply(rng.standard_normal((noise.rows.size, 3)))
-    Z, V = table.multiply(np.eye(d)), noise.rows.size
-    K = noise.multiply(dict.fromkeys(("sample", "bulk", "population"), np.eye(V)))
-    u, c = np.eye(d)[0], np.repeat([1.0, -1.0], V // 2)
-    edge = np.linalg.eigvalsh(Z.T @ K["bulk"] @ Z)[-1]
-    np.testing.assert_allclose(seen.bulk_edge, edge, rtol=1e-11)
-    for i, norm in enumerate(model.signal_norm):
-        E = Z + norm * np.outer(c, u)
-        pairs = []
-        for name in ("sample", "population"):
-            values, vectors = np.linalg.eigh(E.T @ K[name] @ E)
-            overlaps = (vectors[:, -2:].T @ (E.T @ c)) ** 2 - (vectors[:, -2:].T @ Z.sum(0)) ** 2
-            j = -1 if centred else int(np.argmax(overlaps)) - 2
-            pairs.append((values[j], vectors[:, j]))
-        (top, v), (population, w) = pairs
-        expected = [top, v[0] ** 2, population, w[0] ** 2, (v @ w) ** 2]
-        names = ["top_eigenvalue", "squared_overlap", "population_eigenvalue"]
-        names += ["population_overlap", "sample_overlap"]
-        for name, value in zip(names, expected, strict=True):
-            np.testing.assert_allclose(getattr(seen, name)[i], value, atol=1e-10, err_msg=name)
+    noise = TokenNoise(
+        MODEL, 80, rng, MODEL.weights[None], sample_and_population(MODEL, 160)[:1], np.float64
+    )
+    found = []
+    for chained in (True, False):
+        table = RevealedMatrix(FullSpace(160), 80, np.random.default_rng(1), chained=chained)
+        found += find_spikes(revealed_run(noise, table, None), MODEL.signal_norm, tolerance=1e-20)
+    np.testing.assert_allclose(found[0].values, found[1].values, rtol=1e-10)
+    np.testing.assert_allclose(found[0].vectors[..., 0], found[1].vectors[..., 0], atol=1e-10)
 
 
+@needs_numba
+def test_in_single_precision_what_was_asked_stays_orthonormal():
+    rng = np.random.default_rng(0)
+    noise = TokenNoise(MODEL, 200, rng, MODEL.weights[None], sample_and_population(MODEL, 400))
+    run, _ = begin_run(noise, 200, rng)
+    run.advance(20)
+    P = run._state.asked[: run._state.counts[0]].astype(np.float64)
+    assert len(P) > 100
+    assert np.abs(P @ P.T - np.eye(len(P))).max() < 2e-6
+
+
+@engines
 @pytest.mark.parametrize("dimension", [2, 3, 7])
 @pytest.mark.parametrize("reading", READINGS)
-def test_tiny_sizes_are_exhausted(reading, dimension):
+def test_tiny_sizes_are_exhausted(reading, dimension, engine, monkeypatch):
+    choose(engine, monkeypatch)
     seen = al.observe(replace(MODEL, **READINGS[reading]), dimension, 3, 0, method="matrix-free")
     for name in NAMES:
         values = getattr(seen, name)

@@ -49,3 +49,18 @@ def test_without_a_coupling_between_signal_and_noise_the_test_would_fail(monkeyp
     reference = al.observe(MODEL, 60, rng=0, method="reference")
     found = al.observe(MODEL, 60, rng=0, method="rank-two")
     assert np.abs(found.top_eigenvalue - reference.top_eigenvalue)[:, 1:].min() > 1e-3
+
+
+@pytest.mark.parametrize("tolerance", [1e-4, 1e-6, 1e-9])
+def test_the_tolerance_of_the_krylov_space_bounds_the_error(tolerance, monkeypatch):
+    from attnlaw.simulation import rank_two
+
+    model = replace(MODEL, signal_norm=np.linspace(0, 2, 10))
+    exact = al.observe(model, 200, 3, rng=0, method="rank-two")
+    monkeypatch.setattr(rank_two, "TOLERANCE", tolerance)
+    found = al.observe(model, 200, 3, rng=0, method="rank-two")
+    for f in fields(al.Spike):
+        error = np.abs(getattr(found, f.name) * 1.0 - getattr(exact, f.name)).max()
+        bound = np.sqrt(tolerance) if f.name == "sample_overlap" else 10 * tolerance
+        assert error < bound, f.name
+    assert np.abs(found.squared_overlap - exact.squared_overlap).max() > 1e-4 * tolerance

@@ -1,5 +1,6 @@
 """Simulation: a model, a size and an `rng` give an observation. No closed form is used here."""
 
+from attnlaw.simulation.alignment import observe_alignment
 from attnlaw.simulation.attention import (
     attention_matrix,
     observe_attention,
@@ -27,6 +28,7 @@ __all__ = [
     "learn_weights",
     "observe",
     "observe_accuracy",
+    "observe_alignment",
     "observe_attention",
     "observe_attention_spectrum",
     "observe_causal_weights",

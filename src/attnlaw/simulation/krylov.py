@@ -6,14 +6,15 @@ lockstep: of one sample, its bulk and its population, or of one sample pooled in
 """
 
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.simulation.lanczos import BlockLanczos
-from attnlaw.simulation.secular import Eigenpairs, sweep_eigenpairs
+from attnlaw.simulation.secular import Eigenpairs, Roots, sweep_eigenpairs
 
-__all__ = ["find_spikes"]
+__all__ = ["KrylovRun", "ProductRun", "find_spikes"]
 
 Floats = NDArray[np.float64]
 Products = Callable[[Floats, list[int]], Floats]
@@ -21,16 +22,42 @@ Products = Callable[[Floats, list[int]], Floats]
 FIRST_LOOK = 8  # steps before convergence is looked at
 
 
-def find_spikes(
-    columns: Floats,
-    gains: Floats,
-    norms: Floats,
-    products: Products,
-    *,
-    tolerance: float,
-    n_pairs: int = 1,
-) -> list[Eigenpairs]:
-    r"""Return the leading eigenpairs of S(μ) = S₀ + ‖μ‖ (u bᵀ + b uᵀ) + ‖μ‖² a u uᵀ.
+class KrylovRun(Protocol):
+    """Krylov spaces of the matrices D = S₀[1:, 1:], grown in lockstep."""
+
+    corners: Floats  # (n_matrices, 2): S₀₁₁ and b₁
+    gains: Floats  # (n_matrices,): a
+    start_coordinates: Floats  # (n_matrices, block, block): the rest of S₀u, b, … in the basis
+
+    @property
+    def solve(self) -> Roots | None:
+        """A faster twin of `secular.roots`, if there is one."""
+
+    @property
+    def n_steps(self) -> int:
+        """Number of blocks multiplied so far."""
+
+    @property
+    def matrix(self) -> Floats:
+        """D in the bases, shape (n_matrices, size, size)."""
+
+    @property
+    def basis(self) -> Floats:
+        """The bases, shape (n_matrices, n, size); the signal's coordinate is there and zero."""
+
+    @property
+    def is_exact(self) -> NDArray[np.bool_]:
+        """Whether the space is invariant, for every matrix."""
+
+    def advance(self, n_steps: int) -> None:
+        """Take some more steps."""
+
+    def keep(self, which: NDArray[np.bool_]) -> None:
+        """Go on with some of the matrices only."""
+
+
+class ProductRun:
+    """A run driven by products.
 
     Parameters
     ----------
@@ -39,18 +66,81 @@ def find_spikes(
         u is the first coordinate.
     gains : array of shape (n_matrices,)
         a of every matrix.
-    norms : array of shape (n_norms,)
-        Values of ‖μ‖.
     products : callable
         Takes vectors Y of shape (n matrices still sought, n, block) and which they are, and
         returns S₀Y. The result may have more coordinates than Y: those missing in Y are zero.
+    """
+
+    def __init__(self, columns: Floats, gains: Floats, products: Products) -> None:
+        self.corners, self.gains = columns[:, 0, :2], gains
+        self.solve: Roots | None = None
+        self._products = products
+        self._which = list(range(len(columns)))
+        self._lanczos = BlockLanczos(_without_signal(columns))
+        self.start_coordinates = self._lanczos.start_coordinates
+
+    @property
+    def n_steps(self) -> int:
+        """Number of blocks multiplied so far."""
+        return self._lanczos.n_steps
+
+    @property
+    def matrix(self) -> Floats:
+        """D in the bases, shape (n_matrices, size, size)."""
+        return self._lanczos.matrix
+
+    @property
+    def basis(self) -> Floats:
+        """The bases, shape (n_matrices, n, size); the signal's coordinate is there and zero."""
+        return self._lanczos.basis
+
+    @property
+    def is_exact(self) -> NDArray[np.bool_]:
+        """Whether the space is invariant, for every matrix."""
+        return np.asarray(~self._lanczos.newest.any(axis=(1, 2)))
+
+    def advance(self, n_steps: int) -> None:
+        """Take some more steps."""
+        for _ in range(n_steps):
+            product = self._products(self._lanczos.newest, self._which)
+            self._lanczos.advance(_without_signal(product))
+            if self.is_exact.any():
+                return
+
+    def keep(self, which: NDArray[np.bool_]) -> None:
+        """Go on with some of the matrices only."""
+        self._lanczos.keep(which)
+        self._which = [name for name, kept in zip(self._which, which, strict=True) if kept]
+        self.corners, self.gains = self.corners[which], self.gains[which]
+        self.start_coordinates = self._lanczos.start_coordinates
+
+
+def find_spikes(
+    run: KrylovRun,
+    norms: Floats,
+    *,
+    tolerance: float,
+    n_pairs: int = 1,
+    first_look: int = FIRST_LOOK,
+) -> list[Eigenpairs]:
+    r"""Return the leading eigenpairs of S(μ) = S₀ + ‖μ‖ (u bᵀ + b uᵀ) + ‖μ‖² a u uᵀ.
+
+    Parameters
+    ----------
+    run : KrylovRun
+        The matrices S₀ with their b and a; it is run until all have their answers.
+    norms : array of shape (n_norms,)
+        Values of ‖μ‖.
     tolerance : float
         The search for a matrix ends when no eigenvector has more than this share of its mass in
         the last block of the Krylov space, which tells how much would still come if the space
-        were larger. Eigenvalues and overlaps with the signal then err by less than `tolerance`,
-        eigenvectors by about its root.
+        were larger. Eigenvalues and overlaps with the signal then err by about `tolerance`, up to
+        ten times that where eigenvalues crowd (at the edge of the bulk), eigenvectors by about
+        its root.
     n_pairs : int
         How many eigenpairs, from the largest down.
+    first_look : int
+        Number of steps before it is looked whether they are enough.
 
     Returns
     -------
@@ -68,58 +158,51 @@ def find_spikes(
     --------
     >>> S = np.diag([1.0, 3.0, 2.0])
     >>> columns = np.stack([S[0], np.array([0.0, 1.0, 1.0])], axis=1)[None]
-    >>> (pairs,) = find_spikes(
-    ...     columns, np.array([2.0]), np.array([0.0, 1.0]), lambda Y, which: S @ Y, tolerance=1e-9)
+    >>> run = ProductRun(columns, np.array([2.0]), lambda Y, which: S @ Y)
+    >>> (pairs,) = find_spikes(run, np.array([0.0, 1.0]), tolerance=1e-9)
     >>> pairs.values.round(3)
     array([[3.   , 4.247]])
     """
-    found: list[Eigenpairs | None] = [None] * len(columns)
-    active = list(range(len(columns)))
-    run = BlockLanczos(_without_signal(columns))
-    next_look, seen = FIRST_LOOK, None
-    while active:
-        run.advance(_without_signal(products(run.newest, active)))
-        is_exact = ~run.newest.any(axis=(1, 2))
-        if run.n_steps < next_look and not is_exact.any():
-            continue
-        pairs = _eigenpairs(run, columns[active, 0, :2], gains[active], norms, n_pairs)
-        last = np.sum(pairs.vectors[..., -run.block :] ** 2, axis=-1).max(axis=(0, 2))
-        is_done = is_exact | (last <= tolerance)
+    active = np.arange(len(run.gains))
+    found: list[Eigenpairs | None] = [None] * len(active)
+    wait, seen = first_look, (0, np.ones(len(active)))  # at first all mass is at the end
+    while len(active):
+        run.advance(wait)
+        pairs = _eigenpairs(run, norms, n_pairs)
+        block = run.start_coordinates.shape[1]
+        last = np.sum(pairs.vectors[..., -block:] ** 2, axis=-1).max(axis=(0, 2))
+        is_done = run.is_exact | (last <= tolerance)
         for i in np.flatnonzero(is_done):
             found[active[i]] = _in_full(pairs, run, int(i))
-        next_look = run.n_steps + _wait(run.n_steps, last, seen, tolerance)
-        seen = (run.n_steps, last[~is_done])
-        active = [name for name, done in zip(active, is_done, strict=True) if not done]
-        if is_done.any():
+        wait = _wait(run.n_steps, last, seen, tolerance)
+        seen, active = (run.n_steps, last[~is_done]), active[~is_done]
+        if is_done.any() and len(active):
             run.keep(~is_done)
     return [pairs for pairs in found if pairs is not None]
 
 
-def _wait(n_steps: int, last: Floats, seen: tuple[int, Floats] | None, tolerance: float) -> int:
+def _wait(n_steps: int, last: Floats, seen: tuple[int, Floats], tolerance: float) -> int:
     """Return after how many steps to look again, from how the mass at the end has fallen."""
-    if seen is None or len(seen[1]) != len(last):
-        return 4
-    falls = np.log(np.maximum(seen[1] / last, 1 + 1e-9)) / (n_steps - seen[0])
-    needed = np.log(np.maximum(last / tolerance, 1)) / falls
-    needed = needed[needed > 0]
-    return int(np.clip(np.ceil(needed.min(initial=np.inf)), 1, 2 + n_steps // 2))
+    then, mass = seen if len(seen[1]) == len(last) else (0, np.ones_like(last))
+    mass, last = mass[last > tolerance], last[last > tolerance]
+    falls = np.log(np.maximum(mass / last, 1 + 1e-9)) / (n_steps - then)
+    soonest = np.ceil(np.min(np.log(last / tolerance) / falls, initial=np.inf))
+    return int(np.clip(soonest, 1, 2 + n_steps // 2))
 
 
-def _eigenpairs(
-    run: BlockLanczos, corners: Floats, gains: Floats, norms: Floats, n_pairs: int
-) -> Eigenpairs:
+def _eigenpairs(run: KrylovRun, norms: Floats, n_pairs: int) -> Eigenpairs:
     """Return the eigenpairs in the Krylov spaces; the signal is still the first coordinate."""
     T, ends = run.matrix, run.start_coordinates
-    (n, size, _), block = T.shape, slice(1, 1 + run.block)
+    (n, size, _), block = T.shape, slice(1, 1 + ends.shape[1])
     matrix, coupling = np.zeros((n, size + 1, size + 1)), np.zeros((n, size + 1))
     matrix[:, 1:, 1:] = T
-    matrix[:, 0, 0], coupling[:, 0] = corners.T
+    matrix[:, 0, 0], coupling[:, 0] = run.corners.T
     matrix[:, 0, block] = matrix[:, block, 0] = ends[:, :, 0]
     coupling[:, block] = ends[:, :, 1]
-    return sweep_eigenpairs(matrix, coupling, gains, norms, n_pairs)
+    return sweep_eigenpairs(matrix, coupling, run.gains, norms, n_pairs, run.solve)
 
 
-def _in_full(pairs: Eigenpairs, run: BlockLanczos, i: int) -> Eigenpairs:
+def _in_full(pairs: Eigenpairs, run: KrylovRun, i: int) -> Eigenpairs:
     """Return the eigenpairs of one matrix in the original coordinates."""
     vectors = pairs.vectors[:, i]
     full = vectors[..., 1:] @ run.basis[i].T

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BlockLanczos"]
+__all__ = ["BlockLanczos", "orthonormal_blocks"]
 
 Floats = NDArray[np.float64]
 
@@ -47,7 +47,7 @@ class BlockLanczos:
     """
 
     def __init__(self, start: Floats) -> None:
-        self.newest, self.start_coordinates = _orthonormal(start, start)
+        self.newest, self.start_coordinates = orthonormal_blocks(start, start)
         self.block = start.shape[2]
         self.n_steps = 0
         self._basis = np.zeros((len(start), 64, 64))
@@ -78,7 +78,7 @@ class BlockLanczos:
         inside = Yt @ product
         rest = product - Y @ inside
         rest -= Y @ (Yt @ rest)
-        self.newest, B = _orthonormal(rest, product)
+        self.newest, B = orthonormal_blocks(rest, product)
         A = inside[:, here]
         self._matrix[:, here, here] = (A + np.swapaxes(A, 1, 2)) / 2
         self._matrix[:, below, here], self._matrix[:, here, below] = B, np.swapaxes(B, 1, 2)
@@ -89,7 +89,7 @@ class BlockLanczos:
         self._basis, self._matrix = self._basis[which], self._matrix[which]
 
 
-def _orthonormal(vectors: Floats, originals: Floats) -> tuple[Floats, Floats]:
+def orthonormal_blocks(vectors: Floats, originals: Floats) -> tuple[Floats, Floats]:
     """Return Y and B with vectors = Y B, the columns of Y orthonormal or zero.
 
     `originals` are the same vectors before anything was taken from them: what is left of one

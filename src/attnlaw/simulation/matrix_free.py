@@ -5,17 +5,22 @@ from numpy.typing import DTypeLike, NDArray
 
 from attnlaw.models import PooledSequences
 from attnlaw.results import Spike
-from attnlaw.simulation.krylov import find_spikes
-from attnlaw.simulation.noise import FreshNoise, TokenNoise, draw_noise
+from attnlaw.simulation.krylov import KrylovRun, ProductRun, find_spikes
+from attnlaw.simulation.noise import (
+    FreshNoise,
+    GaussianNoise,
+    Noise,
+    TokenNoise,
+    sample_and_population,
+)
 from attnlaw.simulation.revealed import RevealedMatrix, fitted
 from attnlaw.simulation.spikes import isotropic_population, observed_spike, sweep_norms
+from attnlaw.simulation.tokens import LARGE, compiled_kernels
 
-__all__ = ["matrix_free_trial"]
+__all__ = ["begin_run", "matrix_free_trial"]
 
 Floats = NDArray[np.float64]
 Vectors = NDArray[np.floating]
-
-TOLERANCE = 1e-7
 
 
 def matrix_free_trial(
@@ -24,7 +29,7 @@ def matrix_free_trial(
     rng: np.random.Generator,
     *,
     dtype: DTypeLike = np.float32,
-    tolerance: float = TOLERANCE,
+    tolerance: float | None = None,
 ) -> Spike:
     """Measure one draw of the model; see `attnlaw.observe` for the fields.
 
@@ -35,9 +40,10 @@ def matrix_free_trial(
     dtype : float32 or float64
         Precision of vectors as long as the vocabulary. Single precision leaves errors of about
         1e-6, far below the differences between trials.
-    tolerance : float
-        See `find_spikes`: eigenvalues and overlaps with the signal err by less than this,
-        `sample_overlap` by less than about its root.
+    tolerance : float or None
+        See `find_spikes`: eigenvalues and overlaps with the signal err by about this,
+        `sample_overlap` by about its root. None stands for 0.0025/d: the root is then a
+        twentieth of d^(−1/2), by which trials differ.
 
     Notes
     -----
@@ -46,51 +52,89 @@ def matrix_free_trial(
     population together, from one and the same table. The joint law of all fields is that of
     the reference; only the random numbers differ.
     """
-    norms = sweep_norms(model)
-    noise = draw_noise(model, dimension, rng, dtype)
-    table = RevealedMatrix(noise.rows, dimension, rng)  # its first direction is the signal's
-    spikes, extra = None, np.empty((0, table.n_known))
-    if isinstance(noise, TokenNoise) and not model.centred:
-        spikes = extra = table.transpose_multiply(noise.directions / noise.rows.size).T  # m, z̄
+    norms, V = sweep_norms(model), model.sizes(dimension).n_vocab
+    weights = model.weights[None]
+    noise: Noise
+    if V == 0:
+        noise, names = FreshNoise(model, dimension, rng, weights), ["sample"]
+    elif model.sampling == "gaussian":
+        noise = GaussianNoise(model, dimension, rng, weights, with_population=True)
+        names = ["sample", "population"]
+    else:
+        matrices = sample_and_population(model, V)
+        noise = TokenNoise(model, dimension, rng, weights, matrices, dtype)
+        names = ["sample", "population", "bulk"]
+    has_two_spikes = isinstance(noise, TokenNoise) and not model.centred
 
-    names = list(noise.signals)
-    g = table.multiply(np.eye(1))
-    starts = noise.multiply(dict.fromkeys(names, g))
-    columns = _ask(table, [_beside(starts[n], noise.signals[n].coupling) for n in names])
-    columns = np.stack([_beside(block, extra.T) for block in columns])
-
-    def products(vectors: Floats, which: list[int]) -> Floats:
-        chosen = [names[i] for i in which]
-        images = table.multiply(np.concatenate(list(vectors), axis=1))
-        blocks = np.split(images, len(vectors), axis=1)
-        answers = noise.multiply(dict(zip(chosen, blocks, strict=True)))
-        return _ask(table, [answers[name] for name in chosen])
-
-    found = find_spikes(
-        columns,
-        np.array([noise.signals[name].gain for name in names]),
-        norms,
-        products,
-        tolerance=tolerance,
-        n_pairs=1 + len(extra) // 2,
-    )
+    run, spikes = begin_run(noise, dimension, rng, with_spikes=has_two_spikes)
+    tolerance = 0.0025 / dimension if tolerance is None else tolerance
+    found = find_spikes(run, norms, tolerance=tolerance, n_pairs=1 + has_two_spikes)
     pairs = dict(zip(names, found, strict=True))
-    if isinstance(noise, FreshNoise):
-        other = _random_direction(table.n_known, dimension, rng)
+    if V == 0:
+        other = _random_direction(pairs["sample"].vectors.shape[-1], dimension, rng)
         pairs["population"] = isotropic_population(model, norms, other)
     return observed_spike(model, dimension, pairs, spikes)
 
 
-def _ask(table: RevealedMatrix, blocks: list[Vectors]) -> Floats:
-    """Return the coordinates of Zᵀ times the columns of every block, all drawn at once."""
-    rows = table.transpose_multiply(_beside(*blocks))
-    return np.stack(np.split(rows, len(blocks), axis=1))
+def begin_run(
+    noise: Noise, dimension: int, rng: np.random.Generator, *, with_spikes: bool = False
+) -> tuple[KrylovRun, Floats | None]:
+    """Begin the Krylov spaces of all covariances of a draw, the table revealed as they grow.
+
+    Parameters
+    ----------
+    noise : Noise
+        Everything but the table.
+    dimension : int
+        d.
+    rng : Generator
+        Source of randomness.
+    with_spikes : bool
+        Start also from the class difference m and the mean z̄ of a table of tokens.
+
+    Returns
+    -------
+    run : KrylovRun
+        Compiled where that helps: a table of tokens that is not large.
+    spikes : array of shape (2, n) or None
+        Coordinates of m and z̄, if they were asked for.
+    """
+    if isinstance(noise, TokenNoise):
+        n_columns = len(noise.matrices) * (4 if with_spikes else 2)
+        if compiled_kernels() and n_columns <= 16 and noise.covariance.tokens.size < LARGE:
+            from attnlaw.simulation.token_run import TokenRun
+
+            compiled = TokenRun(noise, dimension, rng, with_spikes=with_spikes)
+            return compiled, compiled.spikes
+    alone = isinstance(noise, TokenNoise) and len(noise.matrices) == 1 and not with_spikes
+    table = RevealedMatrix(noise.rows, dimension, rng, chained=alone)
+    spikes = None
+    if with_spikes and isinstance(noise, TokenNoise):
+        spikes = table.transpose_multiply(noise.directions / noise.rows.size).T
+    return revealed_run(noise, table, spikes), spikes
 
 
-def _beside(*blocks: Vectors) -> Vectors:
-    """Return all columns in one array, with zeros below the shorter ones."""
-    size = max(map(len, blocks))
-    return np.concatenate([fitted(block, size) for block in blocks], axis=1)
+def revealed_run(noise: Noise, table: RevealedMatrix, spikes: Floats | None) -> ProductRun:
+    """Begin Krylov spaces in which every product asks the table what is not yet known of it."""
+    n = len(noise.gains)
+
+    def ask(vectors: Vectors, n: int) -> Floats:
+        return np.stack(np.split(table.transpose_multiply(vectors), n, axis=1))
+
+    def products(vectors: Floats, which: list[int]) -> Floats:
+        images = table.multiply(np.concatenate(list(vectors), axis=1))
+        columns = np.repeat(which, vectors.shape[2]).tolist()
+        return ask(noise.multiply(images, columns), len(which))
+
+    image = table.multiply(np.eye(1))  # g, of the signal's direction
+    first = noise.multiply(np.repeat(image, n, axis=1), range(n))
+    both = np.stack([first, fitted(noise.couplings, len(first))], axis=2)  # Kg and k
+    columns = ask(both.reshape(len(first), 2 * n), n)
+    if spikes is not None:
+        further = np.zeros((*columns.shape[:2], len(spikes)))
+        further[:, : spikes.shape[1]] = spikes.T
+        columns = np.concatenate([columns, further], axis=2)
+    return ProductRun(columns, noise.gains, products)
 
 
 def _random_direction(n_known: int, dimension: int, rng: np.random.Generator) -> Floats:
@@ -98,4 +142,4 @@ def _random_direction(n_known: int, dimension: int, rng: np.random.Generator) ->
     other = np.zeros(n_known)
     other[1:] = rng.standard_normal(n_known - 1)
     unknown = rng.chisquare(dimension - n_known) if dimension > n_known else 0.0
-    return other / np.sqrt(other @ other + unknown)
+    return np.asarray(other / np.sqrt(other @ other + unknown))

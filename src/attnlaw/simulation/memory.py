@@ -23,20 +23,22 @@ def reference_memory(model: PooledSequences, dimension: int) -> int:
     return 8 * (2 * V * d + 3 * N * d + 4 * d**2 + 3 * N * model.length + gaussians)
 
 
-def matrix_free_memory(model: PooledSequences, dimension: int) -> int:
+def matrix_free_memory(model: PooledSequences, dimension: int, n_matrices: int = 3) -> int:
     """Return about how many bytes one trial of the matrix-free simulation holds at its peak.
 
     Notes
     -----
-    Real tokens: the signs and tokens while they are drawn, 16 bytes for each of the N L; of the
-    table its products with some ten vectors of the vocabulary for each step of Lanczos, in
-    single precision, and the steps grow like d^(1/3). Without real tokens next to nothing.
+    Real tokens: the tokens, and signs while they are drawn, 16 bytes for each of the N L; of the
+    table its products with some vectors of the vocabulary for each step of Lanczos, two or four
+    of them for each covariance, in single precision; and the steps grow like d^(1/3). Without
+    real tokens next to nothing.
     """
     d, V, N = model.sizes(dimension)
     steps = 20 + 2 * d ** (1 / 3)
     if V == 0 or model.sampling == "gaussian":
         return int(8 * (10 * steps) ** 2)
-    return int(16 * N * model.length + 4 * V * 10 * steps)
+    products = (2 if n_matrices == 1 and model.centred else 4) * n_matrices * steps
+    return int(16 * N * model.length + 4 * V * products)
 
 
 def check_memory(needed: float, dimension: int, argument: str = "dimension") -> None:

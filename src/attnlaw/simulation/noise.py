@@ -6,11 +6,12 @@ standard Gaussian table Z is not, all covariances of interest have the form
     S(μ) = ZᵀKZ + ‖μ‖ (u bᵀ + b uᵀ) + ‖μ‖² a u uᵀ ,     b = Zᵀk        (theory.md §9)
 
 with K, k and a known on the vocabulary's side. The classes below draw them, exactly at every
-size. Where the papers' idealisation makes K itself Gaussian, or where the vocabulary is
-infinite, not even K is written out.
+size, for several covariances of one table at once. Where the papers' idealisation makes K itself
+Gaussian, or where the vocabulary is infinite, not even K is written out.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -18,47 +19,85 @@ from numpy.typing import DTypeLike, NDArray
 
 from attnlaw.models import PooledSequences
 from attnlaw.simulation.revealed import FullSpace, RevealedMatrix, Space, UnseenSpace
-from attnlaw.simulation.sequences import sample_tokens, token_classes
+from attnlaw.simulation.sequences import token_classes
 from attnlaw.simulation.signs import sample_signs
-from attnlaw.simulation.tokens import TokenCovariance
+from attnlaw.simulation.tokens import TokenCovariance, draw_tokens
 
-__all__ = ["FreshNoise", "GaussianNoise", "Noise", "Signal", "TokenNoise", "draw_noise"]
+__all__ = ["FreshNoise", "GaussianNoise", "Noise", "TokenMatrix", "TokenNoise"]
 
+Floats = NDArray[np.float64]
 Vectors = NDArray[np.floating]
 
 BLOCK = 2**18  # sequences whose gains are drawn at a time
 
 
-class Signal(NamedTuple):
-    """How the signal enters a covariance."""
-
-    coupling: Vectors  # k, shape (size of the vocabulary's side, 1)
-    gain: float  # a
-
-
 class Noise(Protocol):
-    """One draw of everything but the table."""
+    """One draw of everything but the table, for one or several covariances."""
 
-    rows: Space  # the vocabulary's side
-    signals: dict[str, Signal]  # by covariance: "sample", "bulk", "population"
+    @property
+    def rows(self) -> Space:
+        """The vocabulary's side."""
 
-    def multiply(self, blocks: Mapping[str, Vectors]) -> dict[str, Vectors]:
-        """Return K times the columns, for each covariance its own."""
+    @property
+    def couplings(self) -> Vectors:
+        """The k of every covariance, in the columns."""
+
+    @property
+    def gains(self) -> Floats:
+        """The a of every covariance."""
+
+    def multiply(self, vectors: Vectors, which: Sequence[int]) -> Vectors:
+        """Return K times the columns, each with the K of the covariance it belongs to."""
 
 
-class TokenNoise:
-    """Real tokens, with M the weights (N×V) and c = ±1 the classes of the tokens.
+class TokenMatrix(NamedTuple):
+    """K = Π Mᵀ(I − 11ᵀ/N)M Π/N + within Π + between · (ccᵀ, 11ᵀ), all terms optional.
+
+    M is the N×V matrix of pooling weights, c = ±1 the classes of the tokens, Π the projector
+    that takes the mean of each class away.
+    """
+
+    weights: int | None = None  # of M: which row of the weights; None for no M
+    is_stripped: bool = False  # whether Π stands on both sides of M
+    within: float = 0.0
+    between: tuple[float, float] = (0.0, 0.0)
+
+
+def sample_and_population(model: PooledSequences, n_vocab: int) -> list[TokenMatrix]:
+    """Return the covariances of the sample, the population and the bulk (theory.md §2.1).
 
     Notes
     -----
-    With Π the projector that takes the mean of each class away (theory.md §2.1):
+        sample       Mᵀ(I − 11ᵀ/N)M/N            (without 11ᵀ if not centred)
+        population   κ Π/V + α ccᵀ/V² + (Σw)² 11ᵀ/V²        (the last only if not centred)
+        bulk         the sample's between two Π
+    """
+    V, mass = n_vocab, 0.0 if model.centred else float(model.weights.sum())
+    between = (model.signal_gain / V**2, mass**2 / V**2)
+    return [
+        TokenMatrix(weights=0),
+        TokenMatrix(within=model.noise_gain / V, between=between),
+        TokenMatrix(weights=0, is_stripped=True),
+    ]
 
-        sample       K = Mᵀ(I − 11ᵀ/N)M/N                        k = Kc , a = cᵀKc
-        bulk         Π K Π                                       k = 0
-        population   κ Π/V + α ccᵀ/V² + (Σw)² 11ᵀ/V²             k = α c/V , a = α
 
-    The terms with 1 are for centring: the sample's is there when centred, the population's
-    when not.
+class TokenNoise:
+    """Real tokens: each covariance has the K of a `TokenMatrix`, k = Kc and a = cᵀKc.
+
+    Parameters
+    ----------
+    model : PooledSequences
+        Its correlation and centring; its weights are not used.
+    dimension : int
+        d.
+    rng : Generator
+        Source of randomness.
+    weights : array of shape (n_weights, length)
+        Pooling weights, all for the same tokens.
+    matrices : sequence of TokenMatrix
+        The covariances.
+    dtype : float32 or float64
+        Precision of vectors as long as the vocabulary.
     """
 
     def __init__(
@@ -66,124 +105,147 @@ class TokenNoise:
         model: PooledSequences,
         dimension: int,
         rng: np.random.Generator,
+        weights: Floats,
+        matrices: Sequence[TokenMatrix],
         dtype: DTypeLike = np.float32,
     ) -> None:
         _, V, N = model.sizes(dimension)
-        tokens = sample_tokens(sample_signs(model.correlation, N, rng), V, rng)
+        tokens = draw_tokens(model.correlation, N, V, rng)
         self.rows = FullSpace(V, dtype)
-        self._covariance = TokenCovariance(
-            tokens, V, model.weights[None], centred=model.centred, dtype=dtype
-        )
-        c = token_classes(V)[:, None].astype(dtype)
-        alpha, mass = model.signal_gain, 0.0 if model.centred else float(model.weights.sum())
-        self.directions = np.concatenate([c, np.ones_like(c)], axis=1)  # [c, 1]
-        self._within = model.noise_gain / V
-        self._between = np.array([[alpha], [mass**2]]) / V**2
-        coupling = self._covariance.multiply(c, (0,))
-        self.signals = {
-            "sample": Signal(coupling, float(np.vdot(c, coupling))),
-            "bulk": Signal(np.zeros_like(c), 0.0),
-            "population": Signal((alpha / V * c).astype(dtype), alpha),
-        }
+        self.matrices = list(matrices)
+        self.covariance = TokenCovariance(tokens, V, weights, centred=model.centred, dtype=dtype)
+        self.classes = token_classes(V)[:, None].astype(dtype)
+        self.directions = np.concatenate([self.classes, np.ones_like(self.classes)], axis=1)
 
-    def multiply(self, blocks: Mapping[str, Vectors]) -> dict[str, Vectors]:
-        """Return K times the columns, for each covariance its own."""
-        tokens = {name: U for name, U in blocks.items() if name != "population"}
-        if "bulk" in tokens:
-            tokens["bulk"] = self._stripped(tokens["bulk"])
-        products = self._multiply_together(tokens) if tokens else {}
-        if "bulk" in products:
-            products["bulk"] = self._stripped(products["bulk"])
-        if "population" in blocks:
-            U = blocks["population"]
-            between = self.directions @ (self._between * (self.directions.T @ U))
-            products["population"] = self._within * self._stripped(U) + between.astype(U.dtype)
-        return {name: products[name] for name in blocks}
+    @cached_property
+    def couplings(self) -> Vectors:
+        """Kc of every covariance, in the columns."""
+        n = len(self.matrices)
+        return self.multiply(np.repeat(self.classes, n, axis=1), range(n))
 
-    def _multiply_together(self, blocks: Mapping[str, Vectors]) -> dict[str, Vectors]:
-        U = np.concatenate(list(blocks.values()), axis=1)
-        products = self._covariance.multiply(U, (0,) * U.shape[1])
-        ends = np.cumsum([block.shape[1] for block in blocks.values()])[:-1]
-        return dict(zip(blocks, np.split(products, ends, axis=1), strict=True))
+    @cached_property
+    def gains(self) -> Floats:
+        """cᵀKc of every covariance."""
+        return (self.classes.T @ self.couplings).ravel().astype(np.float64)
 
-    def _stripped(self, vectors: Vectors) -> Vectors:
-        """Return Π times the columns."""
-        means = (self.directions.T @ vectors / len(vectors)).astype(vectors.dtype)
-        return np.asarray(vectors - self.directions @ means)
+    def multiply(self, vectors: Vectors, which: Sequence[int]) -> Vectors:
+        """Return K times the columns, each with the K of the covariance it belongs to."""
+        chosen, kind = [self.matrices[i] for i in which], vectors.dtype
+        is_stripped = np.array([K.is_stripped for K in chosen], dtype=kind)
+        within = np.array([K.within for K in chosen], dtype=kind)
+        between = np.array([K.between for K in chosen]).T * len(vectors)
+
+        sums = self.directions.T @ vectors / len(vectors)  # along c and 1
+        pooled = [j for j, K in enumerate(chosen) if K.weights is not None]
+        out = np.zeros_like(vectors)
+        if pooled:
+            U = vectors - self.directions @ (is_stripped * sums)
+            weights = [K.weights for K in chosen if K.weights is not None]
+            out[:, pooled] = self.covariance.multiply(U[:, pooled], weights)
+            left = is_stripped * (self.directions.T @ out / len(vectors))
+            out -= self.directions @ left
+        if within.any():
+            out += within * vectors + self.directions @ ((between - within) * sums).astype(kind)
+        return out
 
 
 class GaussianNoise:
-    """The papers' idealisation: K = (κ/V) ΓᵀΓ/N with a Gaussian Γ of N rows, revealed as asked.
+    """The papers' idealisation: pooled noise √(κ/V) ΓZ with a Gaussian Γ of N rows.
+
+    Γ is revealed as it is asked, like the table, so nothing here is as long as V or N. Centring
+    takes the direction of 1 from the N rows, which leaves N − 1 of them.
+
+    Parameters
+    ----------
+    model, dimension, rng, weights
+        As in `TokenNoise`; several weights share Γ and the signs.
+    with_population : bool
+        Add the population's covariance, of the model's own weights, after those of the samples.
 
     Notes
     -----
-    k = √(κ/V) Γᵀt/N and a = tᵀt/N with the gains t = w·s. Centring takes the direction of 1
-    from the N rows, which leaves N − 1 of them. The population has K = κ I/V, k = 0, a = α. The
-    sample has no spike but the signal, so there is no separate bulk.
+        sample       K = (κ/V) ΓᵀΓ/N    k = √(κ/V) Γᵀt/N    a = tᵀt/N ,     t = w·s
+        population   K = (κ/V) I        k = 0               a = α
     """
 
-    def __init__(self, model: PooledSequences, dimension: int, rng: np.random.Generator) -> None:
+    def __init__(
+        self,
+        model: PooledSequences,
+        dimension: int,
+        rng: np.random.Generator,
+        weights: Floats,
+        with_population: bool = False,
+    ) -> None:
         _, V, N = model.sizes(dimension)
-        square = _sum_of_squared_gains(model, N, rng)
-        self.rows = UnseenSpace(V)
-        self._gamma = RevealedMatrix(self.rows, N - model.centred, rng)  # Γᵀ, from t/‖t‖ on
-        self._within, self._scale = model.noise_gain / V, model.noise_gain / (V * N)
-        coupling = self._gamma.newest * np.sqrt(self._scale * square / N)
-        self.signals = {
-            "sample": Signal(coupling, square / N),
-            "population": Signal(np.zeros_like(coupling), model.signal_gain),
-        }
+        factor = _gains(model, weights, N, rng)  # t of every weights, in an orthonormal basis
+        rows = UnseenSpace(V)
+        self.rows: Space = rows
+        self._gamma = RevealedMatrix(rows, N - model.centred, rng, n_first=len(factor))  # Γᵀ
+        self._scales = np.sum(weights**2, axis=1) / (V * N)  # κ/(VN)
+        self.couplings = self._gamma.multiply(factor) * np.sqrt(self._scales / N)
+        self.gains = np.sum(factor**2, axis=0) / N
+        if with_population:
+            self.couplings = np.pad(self.couplings, ((0, 0), (0, 1)))
+            self.gains = np.append(self.gains, model.signal_gain)
+        self._within = model.noise_gain / V
 
-    def multiply(self, blocks: Mapping[str, Vectors]) -> dict[str, Vectors]:
-        """Return K times the columns, for each covariance its own."""
-        products = {name: self._within * U for name, U in blocks.items()}
-        if "sample" in blocks:
-            pooled = self._gamma.transpose_multiply(blocks["sample"])
-            products["sample"] = self._scale * self._gamma.multiply(pooled)
-        return products
+    def multiply(self, vectors: Vectors, which: Sequence[int]) -> Vectors:
+        """Return K times the columns, each with the K of the covariance it belongs to."""
+        out = self._within * vectors
+        pooled = [j for j, i in enumerate(which) if i < len(self._scales)]
+        if pooled:
+            scales = self._scales[[which[j] for j in pooled]]
+            product = self._gamma.multiply(self._gamma.transpose_multiply(vectors[:, pooled]))
+            out = np.pad(out, ((0, len(product) - len(out)), (0, 0)))
+            out[:, pooled] = scales * product
+        return out
 
 
 class FreshNoise:
-    """An infinite vocabulary: every pooled vector has noise of its own, N × d of it.
+    """An infinite vocabulary: every pooled vector has noise of its own, √κ times N × d Gaussians.
+
+    The N sequences take the vocabulary's place; one of the N dimensions goes with centring.
+
+    Parameters
+    ----------
+    model, dimension, rng, weights
+        As in `TokenNoise`; several weights share the Gaussians and the signs.
 
     Notes
     -----
-    The N sequences take the vocabulary's place: K = κ I/N, k = √κ t/N, a = tᵀt/N; one of the N
-    dimensions goes with centring. The population is κ I + α μμᵀ, without a table.
+    K = κ I/N, k = √κ t/N, a = tᵀt/N with t = w·s. The population is κ I + α μμᵀ, without a table.
     """
 
-    def __init__(self, model: PooledSequences, dimension: int, rng: np.random.Generator) -> None:
+    def __init__(
+        self, model: PooledSequences, dimension: int, rng: np.random.Generator, weights: Floats
+    ) -> None:
         N = model.sizes(dimension).n_samples
-        square = _sum_of_squared_gains(model, N, rng)
+        factor = _gains(model, weights, N, rng)
         rows = UnseenSpace(N - model.centred)
         self.rows: Space = rows
-        self._scale = model.noise_gain / N
-        coupling = rows.direction() * np.sqrt(self._scale * square / N)
-        self.signals = {"sample": Signal(coupling, square / N)}
+        self._scales = np.sum(weights**2, axis=1) / N
+        self.couplings = rows.directions(len(factor)) @ factor * np.sqrt(self._scales / N)
+        self.gains = np.sum(factor**2, axis=0) / N
 
-    def multiply(self, blocks: Mapping[str, Vectors]) -> dict[str, Vectors]:
-        """Return K times the columns, for each covariance its own."""
-        return {name: self._scale * U for name, U in blocks.items()}
-
-
-def draw_noise(
-    model: PooledSequences,
-    dimension: int,
-    rng: np.random.Generator,
-    dtype: DTypeLike = np.float32,
-) -> TokenNoise | GaussianNoise | FreshNoise:
-    """Draw everything but the table, in the way that the model's sampling asks for."""
-    if model.sizes(dimension).n_vocab == 0:
-        return FreshNoise(model, dimension, rng)
-    if model.sampling == "gaussian":
-        return GaussianNoise(model, dimension, rng)
-    return TokenNoise(model, dimension, rng, dtype)
+    def multiply(self, vectors: Vectors, which: Sequence[int]) -> Vectors:
+        """Return K times the columns, each with the K of the covariance it belongs to."""
+        return np.asarray(self._scales[list(which)] * vectors)
 
 
-def _sum_of_squared_gains(model: PooledSequences, n: int, rng: np.random.Generator) -> float:
-    """Draw the gains t = w·s of n sequences and return Σ t², around their mean if centred."""
-    total = square = 0.0
+def _gains(model: PooledSequences, weights: Floats, n: int, rng: np.random.Generator) -> Floats:
+    """Draw the gains t = w·s of n sequences for all weights, centred if the model is.
+
+    Returns
+    -------
+    array of shape (rank, n_weights)
+        The columns t in an orthonormal basis of their span: all that spectra depend on.
+    """
+    total, gram = np.zeros(len(weights)), np.zeros((len(weights),) * 2)
     for start in range(0, n, BLOCK):
-        gains = sample_signs(model.correlation, min(BLOCK, n - start), rng) @ model.weights
-        total, square = total + float(gains.sum()), square + float(gains @ gains)
-    return float(square - total**2 / n if model.centred else square)
+        t = sample_signs(model.correlation, min(BLOCK, n - start), rng) @ weights.T
+        total, gram = total + t.sum(axis=0), gram + t.T @ t
+    if model.centred:
+        gram -= np.outer(total, total) / n
+    values, vectors = np.linalg.eigh(gram)
+    kept = values > 1e-12 * max(values[-1], np.finfo(float).tiny)
+    return np.asarray(np.sqrt(values[kept])[:, None] * vectors[:, kept].T)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from attnlaw.models import PooledSequences
 from attnlaw.results import Spike
-from attnlaw.simulation.krylov import find_spikes
+from attnlaw.simulation.krylov import ProductRun, find_spikes
 from attnlaw.simulation.sequences import class_means, sample_pooled, split_classes
 from attnlaw.simulation.spectrum import bulk_noise
 from attnlaw.simulation.spikes import isotropic_population, observed_spike, sweep_norms
@@ -51,9 +51,8 @@ def rank_two_trial(model: PooledSequences, dimension: int, rng: np.random.Genera
         chosen = [factors[names[i]].F for i in which]
         return np.stack([F.T @ (F @ Y) for F, Y in zip(chosen, vectors, strict=True)])
 
-    found = find_spikes(
-        np.stack(columns), gains, norms, products, tolerance=TOLERANCE, n_pairs=1 + len(extra) // 2
-    )
+    run = ProductRun(np.stack(columns), gains, products)
+    found = find_spikes(run, norms, tolerance=TOLERANCE, n_pairs=1 + len(extra) // 2)
     pairs = dict(zip(names, found, strict=True))
     if not len(sample.table):
         pairs["population"] = isotropic_population(model, norms, np.eye(dimension)[-1])

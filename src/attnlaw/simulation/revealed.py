@@ -63,10 +63,11 @@ class UnseenSpace:
         vectors[met : self.used] = corner
         return vectors
 
-    def direction(self) -> Vectors:
-        """Name a unit vector of the caller's, before anything is drawn: shape (size, 1)."""
-        self.used += 1
-        return np.eye(self.size)[:, [self.used - 1]]
+    def directions(self, n: int) -> Vectors:
+        """Name n orthonormal vectors of the caller's, before anything is drawn: (size, n)."""
+        self.used = n
+        self.size = min(self.dimension, max(self.size, 2 * n))
+        return np.eye(self.size, n)
 
 
 def gaussian_triangle(dimension: int, n: int, rng: np.random.Generator) -> Floats:
@@ -94,7 +95,7 @@ class RevealedMatrix:
 
     The columns' side is described in an orthonormal basis q₁, q₂, … that grows as Z is asked;
     its vectors are arrays of coordinates, and a missing coordinate is zero. The first basis
-    vector is the caller's; the others are what the answers point to.
+    vectors are the caller's; the others are what the answers point to.
 
     Parameters
     ----------
@@ -104,6 +105,8 @@ class RevealedMatrix:
         Dimension of the columns' side.
     rng : Generator
         Source of randomness.
+    n_first : int
+        How many basis vectors are the caller's.
     chained : bool
         Promise that `transpose_multiply` is only ever asked for W = A Z y, with one and the same
         symmetric A and y the directions revealed last (block Lanczos): then the images of older
@@ -123,12 +126,18 @@ class RevealedMatrix:
     """
 
     def __init__(
-        self, rows: Space, n_columns: int, rng: np.random.Generator, *, chained: bool = False
+        self,
+        rows: Space,
+        n_columns: int,
+        rng: np.random.Generator,
+        *,
+        n_first: int = 1,
+        chained: bool = False,
     ) -> None:
         self.rows, self.n_columns, self.rng, self.chained = rows, n_columns, rng, chained
-        self.n_known = 1
+        self.n_known = n_first
         self._asked, self._images = Columns(), Columns()
-        self.newest = rows.gaussian(1, rng)  # images of the directions revealed last
+        self.newest = rows.gaussian(n_first, rng)  # images of the directions revealed last
         self._images.append(self.newest)
 
     def multiply(self, coordinates: Floats) -> Vectors:

@@ -8,14 +8,16 @@ It differs from S₀ in its first row and column only. So the block D = S(μ)[1:
 for all norms: diagonalise it once, and each norm leaves a scalar equation.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Eigenpairs", "sweep_eigenpairs"]
+__all__ = ["Eigenpairs", "roots", "sweep_eigenpairs"]
 
 Floats = NDArray[np.float64]
+Roots = Callable[[Floats, Floats, Floats, Floats, Floats], Floats]
 EPS = float(np.finfo(np.float64).eps)
 
 
@@ -27,7 +29,12 @@ class Eigenpairs(NamedTuple):
 
 
 def sweep_eigenpairs(
-    matrix: Floats, coupling: Floats, gain: ArrayLike, norms: Floats, n_pairs: int = 1
+    matrix: Floats,
+    coupling: Floats,
+    gain: ArrayLike,
+    norms: Floats,
+    n_pairs: int = 1,
+    solve: Roots | None = None,
 ) -> Eigenpairs:
     """Return the leading eigenpairs of S(μ) for every norm.
 
@@ -43,6 +50,8 @@ def sweep_eigenpairs(
         Values of ‖μ‖.
     n_pairs : int
         How many eigenpairs, from the largest down.
+    solve : callable or None
+        A faster twin of `roots`.
 
     Notes
     -----
@@ -68,27 +77,27 @@ def sweep_eigenpairs(
     ends = np.stack([matrix[..., 0, 1:], coupling[..., 1:]], axis=-2) @ turns
     f = ends[..., :1, :] + norms[:, None] * ends[..., 1:, :]  # (..., n_norms, n − 1)
     h = matrix[..., :1, 0] + 2 * norms * coupling[..., :1] + norms**2 * np.asarray(gain)[..., None]
-    found = [_eigenpair(j, poles, f, h) for j in range(n_pairs)]
+    found = [_eigenpair(j, poles, f, h, solve or roots) for j in range(n_pairs)]
     values = np.stack([value for value, _ in found])
     vectors = np.stack([vector for _, vector in found])
     vectors[..., 1:] = vectors[..., 1:] @ np.swapaxes(turns, -1, -2)
     return Eigenpairs(values, vectors)
 
 
-def _eigenpair(j: int, poles: Floats, f: Floats, h: Floats) -> tuple[Floats, Floats]:
+def _eigenpair(j: int, poles: Floats, f: Floats, h: Floats, solve: Roots) -> tuple[Floats, Floats]:
     """Return the j-th largest eigenvalue at every norm, and its vector in D's eigenbasis."""
     n = poles.shape[-1]
     if n == 0:
         return h, np.ones((*h.shape, 1))
     if j == n:  # below every pole: reflect, so that it is the largest again
-        value, vector = _eigenpair(0, -poles[..., ::-1], f[..., ::-1], -h)
+        value, vector = _eigenpair(0, -poles[..., ::-1], f[..., ::-1], -h, solve)
         return -value, np.concatenate([-vector[..., :1], vector[..., :0:-1]], axis=-1)
     pole, gaps = poles[..., j], poles[..., j : j + 1] - poles  # x − λ_i = s + gap_i
     width = poles[..., j - 1] - pole if j else np.full(pole.shape, np.inf)
     lengths = np.sqrt(np.sum(f**2, axis=-1))
     top = np.minimum(width, np.maximum(h - pole, 0) + lengths)  # s is below this
     tiny = EPS * (np.abs(poles).max(axis=-1) + np.abs(h) + lengths)
-    s = _root(f**2, gaps, h - pole, top, tiny)
+    s = solve(f**2, gaps, h - pole, top, tiny)
 
     with np.errstate(divide="ignore", invalid="ignore"):
         rest = f / (s[..., None] + gaps)
@@ -118,9 +127,20 @@ def _vector_at_pole(j: int, gaps: Floats, f: Floats, head: float, tiny: float) -
     return vector
 
 
-def _root(squares: Floats, gaps: Floats, heads: Floats, top: Floats, tiny: Floats) -> Floats:
+def roots(squares: Floats, gaps: Floats, heads: Floats, top: Floats, tiny: Floats) -> Floats:
     """Solve s = head + Σ squares/(s + gaps) for 0 < s < top, at every norm at once.
 
+    Parameters
+    ----------
+    squares : array of shape (..., n_norms, n)
+        f².
+    gaps : array of shape (..., 1, n)
+        λ_j − λ_i; zero for the nearest pole.
+    heads, top, tiny : arrays of shape (..., n_norms)
+        h − λ_j, a bound of s, and what counts as rounding.
+
+    Notes
+    -----
     The nearest pole is kept as it is and the others are replaced by their tangent, which leaves
     a quadratic; a step that leaves the bracket is replaced by bisection.
     """

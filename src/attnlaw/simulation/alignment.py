@@ -1,0 +1,138 @@
+"""Only what weights are compared by, for several of them on the same tokens."""
+
+from functools import partial
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnlaw._validation import Random, complain, count, real, real_array
+from attnlaw.models import PooledSequences
+from attnlaw.results import Alignment
+from attnlaw.simulation.krylov import find_spikes
+from attnlaw.simulation.matrix_free import begin_run
+from attnlaw.simulation.memory import check_memory, matrix_free_memory
+from attnlaw.simulation.noise import FreshNoise, GaussianNoise, Noise, TokenMatrix, TokenNoise
+from attnlaw.simulation.spikes import assign_spikes
+from attnlaw.simulation.workers import Progress, run_trials
+
+__all__ = ["observe_alignment"]
+
+Floats = NDArray[np.float64]
+
+
+def observe_alignment(
+    model: PooledSequences,
+    dimension: int,
+    n_trials: int = 1,
+    rng: Random = None,
+    *,
+    weights: ArrayLike | None = None,
+    n_workers: int = 1,
+    tolerance: float | None = None,
+    progress: Progress | None = None,
+) -> Alignment:
+    """Draw a model at a finite size and measure how well the signal is found, nothing else.
+
+    The quickest way to curves over the signal norm, and the way to sizes that no matrix would
+    fit: neither the table nor a covariance is formed, all norms come from one draw, and several
+    pooling weights share it, tokens and table, so that differences between them are sharp.
+
+    Parameters
+    ----------
+    model : PooledSequences
+        What is drawn. The ratios must be single numbers; the signal norm may be an array.
+    dimension : int
+        d; the ratios give the vocabulary and the number of samples.
+    n_trials : int
+        Number of independent trials.
+    rng : Generator, int or None
+        Source of randomness. Trial k has its own stream, the same for any `n_trials` and
+        `n_workers`.
+    weights : array of shape (n_weights, length) or None
+        Pooling weights that take the place of the model's, all on the same draws.
+    n_workers : int
+        Number of processes.
+    tolerance : float or None
+        How much of an eigenvector may be missing when the search for it ends; eigenvalues and
+        overlaps err by about as much, at the threshold by up to ten times that. None stands for
+        0.01 d^(−1/2), a hundredth of the differences between trials.
+    progress : callable or None
+        Called with the number of trials done so far.
+
+    Returns
+    -------
+    Alignment
+        `top_eigenvalue` and `squared_overlap` as of `observe`, of shape
+        (n_trials, *shape of the signal norm), with the weights as second axis if they are given.
+
+    Notes
+    -----
+    theory.md §9. Exact in law: with one draw, S(μ) = ZᵀKZ + ‖μ‖ (u bᵀ + b uᵀ) + ‖μ‖² a u uᵀ for
+    every norm and, with K of its own, for all weights; block Lanczos finds the leading eigenpairs
+    and draws of the Gaussian table Z only its products with the vectors it comes to.
+
+    Examples
+    --------
+    >>> import attnlaw as al
+    >>> R = al.prefix_correlation(length=20, prefix=5)
+    >>> model = al.PooledSequences(
+    ...     vocab_ratio=0.4, sample_ratio=0.2, signal_norm=[0.5, 1.0, 2.0],
+    ...     correlation=R, weights=al.mean_weights(20))
+    >>> both = [al.mean_weights(20), al.optimal_weights(R)]
+    >>> seen = al.observe_alignment(model, dimension=200, n_trials=5, rng=0, weights=both)
+    >>> seen.squared_overlap.shape
+    (5, 2, 3)
+    >>> mean, best = seen.squared_overlap.mean(axis=0)
+    >>> bool((best > mean).all())
+    True
+    """
+    several = model.weights[None] if weights is None else _checked_weights(model, weights)
+    d = model.sizes(dimension).dimension
+    if tolerance is not None:
+        tolerance = float(real("tolerance", tolerance, above=0, below=1))
+    check_memory(count("n_workers", n_workers) * matrix_free_memory(model, d, len(several)), d)
+    trial = partial(alignment_trial, model, d, several, tolerance)
+    trials = run_trials(trial, n_trials, rng, n_workers=n_workers, progress=progress)
+    values, overlaps = (np.stack(x) for x in zip(*trials, strict=True))
+    if weights is None:
+        values, overlaps = values[:, 0], overlaps[:, 0]
+    return Alignment(top_eigenvalue=values, squared_overlap=overlaps)
+
+
+def alignment_trial(
+    model: PooledSequences,
+    dimension: int,
+    weights: Floats,
+    tolerance: float | None,
+    rng: np.random.Generator,
+) -> tuple[Floats, Floats]:
+    """Return top eigenvalue and squared overlap in one draw: (n_weights, *shape of the norms)."""
+    norms = np.ravel(model.signal_norm).astype(np.float64)
+    noise: Noise
+    has_two_spikes = False
+    if model.sizes(dimension).n_vocab == 0:
+        noise = FreshNoise(model, dimension, rng, weights)
+    elif model.sampling == "gaussian":
+        noise = GaussianNoise(model, dimension, rng, weights)
+    else:
+        matrices = [TokenMatrix(weights=i) for i in range(len(weights))]
+        noise = TokenNoise(model, dimension, rng, weights, matrices)
+        has_two_spikes = not model.centred
+    run, spikes = begin_run(noise, dimension, rng, with_spikes=has_two_spikes)
+    tolerance = 0.01 / np.sqrt(dimension) if tolerance is None else tolerance
+    found = find_spikes(run, norms, tolerance=tolerance, n_pairs=1 + has_two_spikes)
+    if spikes is not None:
+        found = [assign_spikes(pairs, spikes, norms) for pairs in found]
+    shape = (len(weights), *np.shape(model.signal_norm))
+    values = np.stack([pairs.values[0] for pairs in found])
+    overlaps = np.stack([pairs.vectors[0, :, 0] ** 2 for pairs in found])
+    return values.reshape(shape), overlaps.reshape(shape)
+
+
+def _checked_weights(model: PooledSequences, weights: ArrayLike) -> Floats:
+    several = real_array("weights", weights, ndim=2)
+    if several.shape[1] != model.length or not len(several):
+        raise complain("weights", f"an array of shape (n_weights ≥ 1, {model.length})", several)
+    if not several.any(axis=1).all():
+        raise complain("weights", "different from zero in every row", several)
+    return several
