@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.diagnostics.poolings import pooling_weights
-from attnlaw.estimators.alternation import maximise
-from attnlaw.estimators.pooling_weights import least_power, normalised, signal_power
+from attnlaw.estimators.gain import learn_and_judge
+from attnlaw.estimators.pooling_weights import normalised
 from attnlaw.estimators.sequences import Sequences
 
 __all__ = ["Coherence", "Spiked", "measure_coherence"]
@@ -54,9 +54,9 @@ def measure_coherence(
     those of the means over sequences.
     """
     N, L, _ = data.shape
-    best = maximise(data, rng)
     halves = [data.take(np.sort(rows)) for rows in np.array_split(rng.permutation(N), 2)]
-    fits = [maximise(half, rng) for half in halves]
+    learned = learn_and_judge(data, halves, rng)
+    best, fits, power = learned.best, learned.fits, learned.power.value
     gamma = np.zeros((L, L))
     kept: dict[str, list[Floats]] = {name: [] for name in (*choices, "learned")}
     for half, fit in ((halves[1], fits[0]), (halves[0], fits[1])):
@@ -68,7 +68,6 @@ def measure_coherence(
             j = np.sum(W * P, axis=1) ** 2 - np.sum(W**2 * P**2, axis=1)
             parts.append(j / np.mean(np.broadcast_to(np.sum(W**2, axis=-1), len(P))))
     np.fill_diagonal(gamma, 0.0)
-    power = signal_power(data, fits[0], fits[1], rng) or least_power(gamma)
     each = {name: 1 + np.concatenate(parts) / power for name, parts in kept.items()}
     gains = {name: values - each["mean"] for name, values in each.items()}
     return Coherence(

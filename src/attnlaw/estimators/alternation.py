@@ -12,6 +12,7 @@ turns, J never falls. Several starts are carried along together, so that each pa
 is one matrix product (docs/theory/weights-from-data.md).
 """
 
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -21,11 +22,12 @@ from attnlaw.estimators.sequences import Sequences
 
 Floats = NDArray[np.float64]
 
-__all__ = ["Optimum", "cross_position_covariance", "hollow", "maximise"]
+__all__ = ["Optimum", "Search", "best_direction", "cross_position_covariance", "hollow"]
 
 KRYLOV_STEPS = 5  # products with S(w) in each turn
 MOST_TURNS = 60
 SETTLED = 1e-6  # relative rise of J in one turn below which it has converged
+NONNEGATIVE_STEPS = 50  # for weights that must not be negative, in each turn
 AGREEING = 3  # starts that reach the same optimum before it is believed to be the best
 EXPLORED = 2**17  # tokens on which many starts are tried; all are used in the end
 TRACE_NUMBERS = 2**25  # of embeddings from which τ is computed
@@ -52,33 +54,64 @@ def cross_position_covariance(data: Sequences, directions: Floats) -> Floats:
     return hollow(products / np.maximum(data.pair_counts, 1))
 
 
-def maximise(data: Sequences, rng: np.random.Generator) -> Optimum:
-    """Maximise J(w, u) over unit weights and directions, from several starts."""
-    few = data.some(max(1024, EXPLORED // data.shape[1]), rng)
-    W, U, J = _explore(few, cheap_starts(few, rng), rng)
-    if not _agree(W):
-        found = _explore(few, pairwise_starts(few, rng), rng)
-        W = np.concatenate([W, found[0]])
-        U = np.concatenate([U, found[1]], axis=1)
-        J = np.concatenate([J, found[2]])
-    W, U, J = _best(W, U, J, 1 if _agree(W) else 2)
+class Search:
+    """The search for the maximum of J(w, u) over unit weights and directions."""
+
+    def __init__(self, data: Sequences, rng: np.random.Generator) -> None:
+        self._data, self._rng = data, rng
+        self._few = data.some(max(1024, EXPLORED // data.shape[1]), rng)
+
+    @cached_property
+    def _cheap_starts(self) -> Floats:
+        return cheap_starts(self._few, self._rng)
+
+    @cached_property
+    def _pairwise_starts(self) -> Floats:
+        return pairwise_starts(self._few, self._rng)
+
+    def maximise(self, *, signed: bool = True) -> Optimum:
+        """Return the best of what several starts lead to.
+
+        Unless `signed`, among weights that are not negative.
+        """
+        W, U, J = _explore(self._few, self._cheap_starts, self._rng, signed)
+        if not _agree(W):
+            found = _explore(self._few, self._pairwise_starts, self._rng, signed)
+            W = np.concatenate([W, found[0]])
+            U = np.concatenate([U, found[1]], axis=1)
+            J = np.concatenate([J, found[2]])
+            W, U, J = _best(W, U, J, 8)
+        W, U, J = _best(W, U, J, 1 if _agree(W) else 2)
+        for _ in range(MOST_TURNS):
+            before = J
+            W, U, J = _turn(self._data, W, U, signed)
+            if np.all(J - before <= SETTLED * np.abs(J)):
+                break
+        best = int(np.argmax(J))
+        return Optimum(W[best], U[:, best], float(J[best]))
+
+
+def best_direction(data: Sequences, weights: Floats, rng: np.random.Generator) -> Optimum:
+    """Maximise J(w, u) over directions, for weights of norm 1."""
+    W, U = weights[None, :], rng.standard_normal((data.shape[2], 1))
+    J = -np.inf
     for _ in range(MOST_TURNS):
-        before = J
-        W, U, J = _turn(data, W, U)
-        if np.all(J - before <= SETTLED * np.abs(J)):
+        U = _leading_directions(data, W, U)
+        before, J = J, float(weights @ cross_position_covariance(data, U)[0] @ weights)
+        if J - before <= SETTLED * abs(J):
             break
-    best = int(np.argmax(J))
-    return Optimum(W[best], U[:, best], float(J[best]))
+    return Optimum(weights, U[:, 0], J)
 
 
 def _explore(
-    data: Sequences, W: Floats, rng: np.random.Generator
+    data: Sequences, W: Floats, rng: np.random.Generator, signed: bool
 ) -> tuple[Floats, Floats, Floats]:
     """Take a few turns from every start, and some more from the better ones; best first."""
+    W = W if signed else _without_signs(W)
     U = rng.standard_normal((data.shape[2], len(W)))
     for turns in (2, 2, 2):
         for _ in range(turns):
-            W, U, J = _turn(data, W, U)
+            W, U, J = _turn(data, W, U, signed)
         W, U, J = _best(W, U, J, 8)
         if _agree(W):
             break
@@ -128,11 +161,33 @@ def _pairs(strengths: Floats, signs: Floats, n_pairs: int) -> Floats:
     return W
 
 
-def _turn(data: Sequences, W: Floats, U: Floats) -> tuple[Floats, Floats, Floats]:
+def _turn(data: Sequences, W: Floats, U: Floats, signed: bool) -> tuple[Floats, Floats, Floats]:
     """Improve the directions for these weights, then the weights for those directions."""
     U = _leading_directions(data, W, U)
-    values, vectors = np.linalg.eigh(cross_position_covariance(data, U))
-    return vectors[:, :, -1], U, values[:, -1]
+    gamma = cross_position_covariance(data, U)
+    values, vectors = np.linalg.eigh(gamma)
+    if signed:
+        return vectors[:, :, -1], U, values[:, -1]
+    # With M = Γ + shift positive semi-definite, w ← (Mw)₊/‖(Mw)₊‖ never lowers wᵀΓw. The two
+    # signs of the top eigenvector, cut to what is positive, are tried beside the present w.
+    shift = np.maximum(-values[:, :1], 0)
+    tried = [_without_signs(w) for w in (vectors[:, :, -1], -vectors[:, :, -1], W)]
+    found = []
+    for w in tried:
+        for _ in range(NONNEGATIVE_STEPS):
+            w = _without_signs(np.einsum("sij,sj->si", gamma, w) + shift * w)
+        found.append(w)
+    each = np.stack(found)  # (3, S, L)
+    J = np.einsum("ksi,sij,ksj->ks", each, gamma, each)
+    best = np.argmax(J, axis=0)
+    return each[best, np.arange(len(W))], U, J.max(axis=0)
+
+
+def _without_signs(W: Floats) -> Floats:
+    """Return the positive part of each row, normalised; equal weights where there is none."""
+    W = np.maximum(W, 0)
+    W = np.where(W.any(axis=1, keepdims=True), W, 1.0)
+    return np.asarray(W / np.linalg.norm(W, axis=1, keepdims=True))
 
 
 def _leading_directions(data: Sequences, W: Floats, U: Floats) -> Floats:

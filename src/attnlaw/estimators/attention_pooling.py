@@ -31,6 +31,8 @@ class AttentionPooling(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     table : array of shape (V, dimension), optional
         Embeddings of the tokens; the input then is token ids of shape (n, length), negative
         where there is no token.
+    signed : bool or "auto"
+        Whether learned weights may be negative, see `learn_pooling_weights`.
     fallback : "mean" or None
         What "optimal" does when the gain over mean pooling is not supported by the data: use
         the mean, or the learned weights all the same.
@@ -78,6 +80,7 @@ class AttentionPooling(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         length: int | None = None,
         dimension: int | None = None,
         table: ArrayLike | None = None,
+        signed: bool | str = "auto",
         fallback: str | None = "mean",
         confidence: float = 0.95,
         n_bootstrap: int = 2000,
@@ -87,6 +90,7 @@ class AttentionPooling(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.length = length
         self.dimension = dimension
         self.table = table
+        self.signed = signed
         self.fallback = fallback
         self.confidence = confidence
         self.n_bootstrap = n_bootstrap
@@ -115,7 +119,11 @@ class AttentionPooling(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 choice("fallback", self.fallback, ("mean",))
             seed = check_random_state(self.random_state).randint(2**31)
             self.learned_ = learn_pooling_weights(
-                data, confidence=self.confidence, n_bootstrap=self.n_bootstrap, rng=int(seed)
+                data,
+                signed=self.signed,
+                confidence=self.confidence,
+                n_bootstrap=self.n_bootstrap,
+                rng=int(seed),
             )
             kept = self.learned_.gain_is_supported or self.fallback is None
             self.weights_ = self.learned_.weights if kept else mean_weights(self.length_)

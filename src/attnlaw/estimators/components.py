@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from attnlaw._validation import complain, count, real
 from attnlaw.estimators.artefacts import Artefact, count_rows, effective_rows, find_artefacts
 from attnlaw.estimators.outliers import OutlierTest, outlier_test
-from attnlaw.estimators.spectrum import sample_spectrum
+from attnlaw.estimators.spectrum import row_blocks, sample_spectrum
 
 __all__ = ["ComponentAnalysis", "signal_components"]
 
@@ -88,7 +88,7 @@ def signal_components(
         raise complain("pooled", "an array of real numbers with 2 axes", X)
     if X.dtype not in (np.float32, np.float64):
         X = X.astype(np.float64)
-    if not np.isfinite(X).all():
+    if not all(np.isfinite(block).all() for block in row_blocks(X)):
         raise complain("pooled", "finite", "NaN or infinity")
     if snr is not None:
         snr = float(np.asarray(real("snr", snr, above=0)))

@@ -7,20 +7,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._validation import Random, complain, count, random_generator, real
-from attnlaw.estimators.alternation import (
-    TRACE_NUMBERS,
-    Optimum,
-    cross_position_covariance,
-    hollow,
-    maximise,
-)
-from attnlaw.estimators.sequences import Sequences, as_sequences
+from attnlaw.estimators.alternation import best_direction
+from attnlaw.estimators.gain import bootstrap_means, judge, learn_and_judge, signal_power
+from attnlaw.estimators.sequences import as_sequences
 
-__all__ = ["PoolingWeights", "learn_pooling_weights", "least_power", "normalised", "signal_power"]
+__all__ = ["PoolingWeights", "learn_pooling_weights", "normalised"]
 
 Floats = NDArray[np.float64]
-MOST_GROUPS = 2000  # that the bootstrap draws from
-AGREEMENT = 16.0  # d (u·u')² is about 1 for directions that have nothing in common
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +28,7 @@ class PoolingWeights:
     direction: Floats  # u (d,): unit vector along which positions move together
     correlation: Floats  # R̂ (L, L): of the positions' signs; unit diagonal, PSD
     snr: float  # wᵀRw/wᵀw of weights learned from half of the data, on the other half
-    mean_snr: float  # of mean pooling, on the same sequences
+    mean_snr: float  # of mean pooling on the same sequences, along whichever direction suits it
     snr_gain: float  # their difference, before either is brought within 0 … L
     snr_gain_interval: tuple[float, float]  # bootstrap, at the level asked for
     gain_is_supported: bool  # whether that interval lies above 0
@@ -48,6 +41,7 @@ def learn_pooling_weights(
     table: ArrayLike | None = None,
     mask: Any = None,
     lengths: Any = None,
+    signed: bool | str = "auto",
     confidence: float = 0.95,
     n_bootstrap: int = 2000,
     rng: Random = 0,
@@ -65,6 +59,11 @@ def learn_pooling_weights(
         True where there is a token.
     lengths : array of int and shape (N,), optional
         The same for sequences padded at the end.
+    signed : bool or "auto"
+        Whether weights may be negative. "auto" tries both, and takes negative weights when they
+        have an SNR higher by 5 % on the sequences held out. (Positions that oppose each other are
+        a pattern like any other, but in text it is as a rule grammar: an article is followed by a
+        noun. Weights that are not negative look for what positions have in common.)
     confidence : float
         Level of the interval of the gain, between 0 and 1.
     n_bootstrap : int
@@ -92,7 +91,8 @@ def learn_pooling_weights(
     of the SNRs, without bias whatever was learned. The unit is the signal's part in a token's
     variance, from the directions u, u' of the two halves, whose errors are independent:
     (a·u)(a·u') = uᵀΣu' − σ² u·u', σ² = tr Σ/d. Where the two directions do not agree there is
-    no such part, and the least unit is taken for which I + Γ/θ can be a correlation matrix.
+    no such part, and the whole variance is the unit: all SNRs are then near 1. Mean pooling is
+    judged along the learned direction or along its own, whichever suits it better.
 
     Examples
     --------
@@ -116,21 +116,23 @@ def learn_pooling_weights(
     level = float(np.asarray(real("confidence", confidence, above=0, below=1)))
     rng = random_generator(rng)
 
-    best = maximise(data, rng)
-    order = rng.permutation(N)
-    halves = [data.take(np.sort(rows)) for rows in np.array_split(order, 2)]
-    fits = [maximise(half, rng) for half in halves]
-    held_out = [_judge(halves[1 - k], fits[k]) for k in range(2)]
-
-    gamma = (held_out[0][0] + held_out[1][0]) / 2
-    power = signal_power(data, fits[0], fits[1], rng) or least_power(gamma)
-    learned, uniform = (np.concatenate([h[k] for h in held_out]) / power for k in (1, 2))
-    gains = _bootstrap_means(learned - uniform, count("n_bootstrap", n_bootstrap), rng)
+    n_bootstrap = count("n_bootstrap", n_bootstrap)
+    halves = [data.take(np.sort(rows)) for rows in np.array_split(rng.permutation(N), 2)]
+    mean = [best_direction(half, np.full(L, L**-0.5), rng) for half in halves]
+    of_mean = judge(halves, mean)
+    mean_power = signal_power(data, mean, of_mean.covariance, rng)
+    mean_gains = of_mean.fitted / mean_power.value if mean_power.is_seen else None
+    found = learn_and_judge(data, halves, rng, signed=signed)
+    power = found.power.value
+    learned, uniform = found.held_out.fitted / power, found.held_out.uniform / power
+    if mean_gains is not None and mean_gains.mean() > uniform.mean():
+        uniform = mean_gains
+    gains = bootstrap_means(learned - uniform, n_bootstrap, rng)
     low, high = np.quantile(gains, [(1 - level) / 2, (1 + level) / 2])
     return PoolingWeights(
-        weights=normalised(best.weights),
-        direction=best.direction,
-        correlation=_nearest_correlation(gamma / power),
+        weights=normalised(found.best.weights),
+        direction=found.best.direction,
+        correlation=_nearest_correlation(found.held_out.covariance / power),
         snr=float(np.clip(1 + learned.mean(), 0, L)),
         mean_snr=float(np.clip(1 + uniform.mean(), 0, L)),
         snr_gain=float(learned.mean() - uniform.mean()),
@@ -138,41 +140,6 @@ def learn_pooling_weights(
         gain_is_supported=bool(low > 0),
         signal_power=power,
     )
-
-
-def _judge(data: Sequences, fit: Optimum) -> tuple[Floats, Floats, Floats]:
-    """Return Γ(u), and j_i for the fitted and for the uniform weights, on fresh sequences."""
-    N, L, _ = data.shape
-    u = fit.direction[:, None]
-    P = data.project(u)[0].astype(np.float64)
-    share = N / np.maximum(data.pair_counts, 1)  # 1 where nothing is missing
-
-    def each(w: Floats) -> Floats:
-        A = hollow(np.outer(w, w) * share)
-        return np.asarray(np.einsum("il,il->i", P @ A, P))
-
-    return cross_position_covariance(data, u)[0], each(fit.weights), each(np.full(L, L**-0.5))
-
-
-def signal_power(
-    data: Sequences, first: Optimum, second: Optimum, rng: np.random.Generator
-) -> float:
-    """Return |uᵀΣv − σ² u·v|, Σ the tokens' covariance; 0 when u and v do not agree."""
-    _, L, d = data.shape
-    u, v = first.direction, second.direction
-    if (u @ v) ** 2 < AGREEMENT / d:
-        return 0.0
-    both = data.project(np.stack([u, v], axis=1)).astype(np.float64)
-    n_tokens = float(np.trace(data.pair_counts))
-    noise = data.some(max(256, TRACE_NUMBERS // (L * d)), rng).total_variance() / d
-    return float(abs(np.vdot(both[0], both[1]) / n_tokens - noise * (u @ v)))
-
-
-def least_power(gamma: Floats) -> float:
-    """Return the least signal power θ for which I + Γ/θ can be a correlation matrix."""
-    values = np.linalg.eigvalsh(gamma)
-    least = max(-values[0], values[-1] / (len(gamma) - 1))
-    return float(max(least, np.finfo(float).tiny))
 
 
 def _nearest_correlation(off_diagonal: Floats) -> Floats:
@@ -185,17 +152,6 @@ def _nearest_correlation(off_diagonal: Floats) -> Floats:
     R = (R + R.T) / 2
     np.fill_diagonal(R, 1.0)
     return np.asarray(R)
-
-
-def _bootstrap_means(values: Floats, n: int, rng: np.random.Generator) -> Floats:
-    """Return the means of n samples drawn with replacement."""
-    if len(values) > MOST_GROUPS:  # groups of samples are as good as samples, and fewer
-        groups = np.array_split(rng.permutation(values), MOST_GROUPS)
-        values = np.array([group.mean() for group in groups])
-    N = len(values)
-    block = max(1, 2**22 // N)
-    sizes = [min(block, n - start) for start in range(0, n, block)]
-    return np.concatenate([values[rng.integers(N, size=(b, N))].mean(axis=1) for b in sizes])
 
 
 def normalised(w: Floats) -> Floats:

@@ -39,17 +39,19 @@ class SignalComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     Attributes
     ----------
-    components_ : array of shape (n_components_, n_features)
+    components_ : array of shape (n_components, n_features)
         Unit eigenvectors.
-    n_components_, n_signals_ : int
-        Components kept, and how many of them are significant.
+    n_components_ : int
+        Number of components kept.
+    n_signals_ : int
+        How many of them are significant.
     eigenvalues_ : array of shape (n_features,)
         Of the sample covariance, falling; constant columns are left out.
-    explained_variance_ : array of shape (n_components_,)
+    explained_variance_ : array of shape (n_components,)
         Leading eigenvalues.
-    shrunken_eigenvalues_ : array of shape (n_signals_,)
+    shrunken_eigenvalues_ : array of shape (n_signals,)
         Variance that the components really have in the population.
-    squared_overlaps_ : array of shape (n_signals_,)
+    squared_overlaps_ : array of shape (n_signals,)
         Predicted squared overlap of each component with the truth.
     p_values_ : array
         Of the leading eigenvalues.
@@ -144,7 +146,7 @@ class SignalComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
         Returns
         -------
-        array of shape (n, n_components_)
+        array of shape (n, n_components)
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)

@@ -21,7 +21,8 @@ from attnlaw._validation import complain
 __all__ = ["EmbeddedSequences", "Sequences", "TokenSequences", "as_sequences"]
 
 Floats = NDArray[Any]  # float32 stays float32
-BLOCK_NUMBERS = 2**22  # of embeddings laid out at a time
+BLOCK_NUMBERS = 2**20  # of embeddings laid out at a time
+COPY_BYTES = 2**28  # of embeddings that may be copied
 
 
 class Sequences:
@@ -120,33 +121,57 @@ class Sequences:
 
 
 class EmbeddedSequences(Sequences):
-    """Sequences given as an array of shape (N, L, d)."""
+    """Sequences given as an array of shape (N, L, d), in memory or a memory map.
 
-    def __init__(self, embeddings: Floats, mask: NDArray[np.bool_] | None) -> None:
-        N, L, d = self.shape = embeddings.shape
+    The array is never copied as a whole: parts of it beyond 256 MiB are kept as an index.
+    """
+
+    def __init__(
+        self,
+        embeddings: Floats,
+        mask: NDArray[np.bool_] | None,
+        index: NDArray[np.intp] | None = None,
+    ) -> None:
+        N, L, d = embeddings.shape
+        self.shape = (N if index is None else len(index), L, d)
         self.mask = mask
-        if mask is not None and not np.isfinite(embeddings[~mask]).all():
-            embeddings = np.where(mask[:, :, None], embeddings, embeddings.dtype.type(0))
         self._dtype = embeddings.dtype
         self._embeddings = embeddings
-        self._rows = embeddings.reshape(N * L, d)
+        self._index = index
+        whole = index is None and mask is None and embeddings.flags.c_contiguous
+        self._rows = embeddings.reshape(N * L, d) if whole else None
 
     def take(self, rows: NDArray[np.intp]) -> "EmbeddedSequences":
-        """Return some of the sequences, as a copy."""
+        """Return some of the sequences; a copy if they are few."""
         mask = None if self.mask is None else self.mask[rows]
-        return EmbeddedSequences(self._embeddings[rows], mask)
+        index = rows if self._index is None else self._index[rows]
+        if len(rows) * self._embeddings[0].nbytes <= COPY_BYTES:
+            return EmbeddedSequences(self._embeddings[index], mask)
+        return EmbeddedSequences(self._embeddings, mask, index)
 
     def embed(self, rows: slice) -> Floats:
         """Return T for some of the sequences, zero where there is no token: (n, L, d)."""
-        T = self._embeddings[rows]
+        T = self._embeddings[rows if self._index is None else self._index[rows]]
         return T if self.mask is None else np.where(self.mask[rows][:, :, None], T, 0)
 
     def _project(self, directions: Floats) -> Floats:
-        return (self._rows @ directions).reshape(*self.shape[:2], -1)
+        N, L, d = self.shape
+        if self._rows is not None:
+            return (self._rows @ directions).reshape(N, L, -1)
+        P = np.empty((N, L, directions.shape[1]), dtype=self._dtype)
+        for rows in self._blocks():
+            T = self.embed(rows)
+            P[rows] = (T.reshape(-1, d) @ directions).reshape(len(T), L, -1)
+        return P
 
     def _backproject(self, coefficients: Floats) -> Floats:
-        Q = coefficients.reshape(len(self._rows), -1)
-        return np.asarray((Q.T @ self._rows).T)
+        d, S = self.shape[2], coefficients.shape[2]
+        if self._rows is not None:
+            return np.asarray((coefficients.reshape(-1, S).T @ self._rows).T)
+        total = np.zeros((S, d))
+        for rows in self._blocks():
+            total += coefficients[rows].reshape(-1, S).T @ self.embed(rows).reshape(-1, d)
+        return total.T
 
 
 class TokenSequences(Sequences):
@@ -244,10 +269,10 @@ def as_sequences(
             raise complain("sequences", "made of real numbers", data.dtype.name)
         if data.dtype not in (np.float32, np.float64):
             data = data.astype(np.float64)
-        seen = data if present is None else data[present]
-        if not np.isfinite(seen).all():
+        result = EmbeddedSequences(data, present)
+        if not all(np.isfinite(result.embed(rows)).all() for rows in result._blocks()):
             raise complain("sequences", "finite wherever there is a token", "NaN or infinity")
-        return EmbeddedSequences(data, present)
+        return result
     if data.dtype.kind not in "iu":
         raise complain("sequences", "whole numbers beside a table", data.dtype.name)
     if data.min() < 0:
@@ -263,10 +288,10 @@ def as_sequences(
     largest = int((data if present is None else data[present]).max())
     if largest >= len(E):
         raise complain("sequences", f"rows of the table, at most {len(E) - 1}", largest)
-    result = TokenSequences(data, E, present)
-    if not np.isfinite(result._table).all():
+    tokens = TokenSequences(data, E, present)
+    if not np.isfinite(tokens._table).all():
         raise complain("table", "finite", E)
-    return result
+    return tokens
 
 
 def _presence(n: int, length: int, mask: Any, lengths: Any) -> NDArray[np.bool_] | None:

@@ -1,0 +1,152 @@
+r"""Cross-fitting: how good weights are on sequences that were not used to learn them.
+
+With weights w and a direction u from one half of the sequences, each sequence of the other half
+gives j_i = Σ_{l≠l'} w_l w_l' p_il p_il' with p_il = T_il·u. Given the first half these are
+independent numbers with mean (a·u)² (wᵀRw − wᵀw), whatever w and u are.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw._validation import complain
+from attnlaw.estimators.alternation import (
+    TRACE_NUMBERS,
+    Optimum,
+    Search,
+    cross_position_covariance,
+    hollow,
+)
+from attnlaw.estimators.sequences import Sequences
+
+__all__ = [
+    "HeldOut",
+    "Judged",
+    "Power",
+    "bootstrap_means",
+    "judge",
+    "learn_and_judge",
+    "signal_power",
+]
+
+Floats = NDArray[np.float64]
+
+SIGNS_MUST_GAIN = 1.05  # factor of the SNR for which negative weights are accepted
+MOST_GROUPS = 2000  # that the bootstrap draws from
+AGREEMENT = 16.0  # d (u·u')² is about 1 for directions that have nothing in common
+
+
+class HeldOut(NamedTuple):
+    """What weights and directions from each half show on the other half."""
+
+    covariance: Floats  # Γ (L, L): mean of the two hollow matrices
+    fitted: Floats  # j_i (N,) of the fitted weights
+    uniform: Floats  # j_i (N,) of uniform weights along the same directions
+
+
+def judge(halves: list[Sequences], fits: list[Optimum]) -> HeldOut:
+    """Judge the fit to each half by the other half."""
+    parts = [_judge_half(halves[1 - k], fits[k]) for k in (0, 1)]
+    return HeldOut(
+        (parts[0].covariance + parts[1].covariance) / 2,
+        np.concatenate([part.fitted for part in parts]),
+        np.concatenate([part.uniform for part in parts]),
+    )
+
+
+def _judge_half(data: Sequences, fit: Optimum) -> HeldOut:
+    N, L, _ = data.shape
+    u = fit.direction[:, None]
+    P = data.project(u)[0].astype(np.float64)
+    share = N / np.maximum(data.pair_counts, 1)  # 1 where nothing is missing
+
+    def each(w: Floats) -> Floats:
+        A = hollow(np.outer(w, w) * share)
+        return np.asarray(np.einsum("il,il->i", P @ A, P))
+
+    gamma = cross_position_covariance(data, u)[0]
+    return HeldOut(gamma, each(fit.weights), each(np.full(L, L**-0.5)))
+
+
+class Power(NamedTuple):
+    """The signal's part in the variance of a token along a direction."""
+
+    value: float
+    is_seen: bool  # whether the directions of the two halves agree
+
+
+def signal_power(
+    data: Sequences, fits: list[Optimum], covariance: Floats, rng: np.random.Generator
+) -> Power:
+    """Return the signal's part in the variance of a token, the unit in which its SNR is 1.
+
+    (a·u)(a·u') = uᵀΣu' − σ² u·u' with the tokens' covariance Σ and σ² = tr Σ/d, for directions
+    from two halves, whose errors are independent. At least half of what makes I + Γ/power a
+    correlation matrix; and the whole variance when the directions do not agree, so that what
+    rests on nothing has an SNR near 1.
+    """
+    _, L, d = data.shape
+    U = np.stack([fit.direction for fit in fits], axis=1)
+    P = data.project(U).astype(np.float64)
+    products = np.einsum("kil,mil->km", P, P) / float(np.trace(data.pair_counts))
+    cosine = float(U[:, 0] @ U[:, 1])
+    whole = max(float(np.trace(products)) / 2, np.finfo(float).tiny)
+    if cosine**2 < min(AGREEMENT / d, 0.5):
+        return Power(whole, False)
+    noise = data.some(max(256, TRACE_NUMBERS // (L * d)), rng).total_variance() / d
+    power = float(np.sign(cosine) * (products[0, 1] - noise * cosine))
+    values = np.linalg.eigvalsh(covariance)
+    least = max(-values[0], values[-1] / (L - 1), np.finfo(float).tiny) / 2
+    return Power(float(np.clip(power, min(least, whole), whole)), True)
+
+
+class Judged(NamedTuple):
+    """Weights learned from all sequences, and what fits to each half show on the other half."""
+
+    best: Optimum  # from all sequences
+    fits: list[Optimum]  # from each half
+    held_out: HeldOut
+    power: Power
+
+    @property
+    def snr(self) -> float:
+        """SNR of the fitted weights on sequences held out."""
+        return 1 + float(self.held_out.fitted.mean()) / self.power.value
+
+
+def learn_and_judge(
+    data: Sequences,
+    halves: list[Sequences],
+    rng: np.random.Generator,
+    *,
+    signed: bool | str = "auto",
+) -> Judged:
+    """Learn weights and a direction from all sequences, and judge them by their two halves.
+
+    With "auto", weights may be negative if that gives an SNR higher by 5 % on what is held out.
+    """
+    if signed not in (True, False, "auto"):
+        raise complain("signed", "True, False or 'auto'", signed)
+    searches = [Search(part, rng) for part in (data, *halves)]
+
+    def judged(signed: bool) -> Judged:
+        best, *fits = (search.maximise(signed=signed) for search in searches)
+        held_out = judge(halves, fits)
+        return Judged(best, fits, held_out, signal_power(data, fits, held_out.covariance, rng))
+
+    if signed != "auto":
+        return judged(bool(signed))
+    plain, with_signs = judged(False), judged(True)
+    return with_signs if with_signs.snr > SIGNS_MUST_GAIN * plain.snr else plain
+
+
+def bootstrap_means(values: Floats, n: int, rng: np.random.Generator) -> Floats:
+    """Return the means of n samples drawn with replacement."""
+    if len(values) > MOST_GROUPS:  # groups of samples are as good as samples, and fewer
+        groups = np.array_split(rng.permutation(values), MOST_GROUPS)
+        values = np.array([group.mean() for group in groups])
+    N = len(values)
+    block = max(1, 2**22 // N)
+    sizes = [min(block, n - start) for start in range(0, n, block)]
+    return np.concatenate([values[rng.integers(N, size=(b, N))].mean(axis=1) for b in sizes])
