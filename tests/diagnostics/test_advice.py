@@ -38,6 +38,7 @@ def test_trained_and_learned_weights_find_the_prefix(labelled):
     for name in ("trained", "learned"):
         w = advice[name].weights
         assert np.abs(w[:PREFIX]).sum() > 0.75
+        assert advice[name].n_outliers == 1  # the signal, seen in the pooled covariance
     assert advice.verdict.startswith(f"Use the {advice.best} weights: accuracy")
 
 

@@ -6,6 +6,7 @@ from scipy.linalg import eigh_tridiagonal
 
 from attnlaw.diagnostics import find_outliers
 from attnlaw.diagnostics.outliers import gap_p_value
+from attnlaw.estimators import outlier_test
 
 
 def edge_gaps(rng, n_positions=50, n_gaps=10, n=4000, corner=1000):
@@ -69,3 +70,15 @@ def test_planted_directions_are_counted_close_pairs_included():
 def test_too_few_eigenvalues_are_refused():
     with pytest.raises(ValueError, match="at least 24 positive numbers"):
         find_outliers(np.ones(10))
+
+
+def test_agrees_with_the_sequential_test_of_spacings():
+    """`outlier_test` asks the same with other statistics, one eigenvalue after the other."""
+    rng = np.random.default_rng(5)
+    for variances in (np.ones(96), np.linspace(0.5, 1.5, 96)):
+        for spikes in ([], [6.0], [5.0, 9.0, 9.2, 30.0]):
+            scales = np.sqrt(np.append(variances, spikes))
+            X = rng.standard_normal((1500, len(scales))) * scales
+            values = np.linalg.eigvalsh(X.T @ X / 1500)
+            other = outlier_test(values, n_samples=1500, noise="general", level=0.01)
+            assert find_outliers(values).n_outliers == len(spikes) == other.n_signals

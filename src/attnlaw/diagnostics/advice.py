@@ -13,6 +13,7 @@ from attnlaw.diagnostics.labelled import LabelledStudy
 from attnlaw.diagnostics.moments import Basis, covariance, independent_noise, position_means
 from attnlaw.diagnostics.poolings import FIXED, Rows, pool_all, pooling_weights
 from attnlaw.diagnostics.verdicts import best_pooling, pooling_notes, pooling_verdict
+from attnlaw.estimators.outliers import outlier_test
 from attnlaw.estimators.sequences import Sequences, as_sequences
 
 __all__ = ["advise_pooling"]
@@ -22,6 +23,7 @@ Choice = str | Floats  # a pooling, as `pooling_weights` takes it
 
 LEARNED_FROM = 4000  # sequences from which weights are learned without labels
 JUDGED_ON = 50_000  # sequences that are pooled and classified
+MOST_OUTLIERS = 50  # that are counted
 
 
 def advise_pooling(
@@ -179,6 +181,15 @@ def _candidates(
         else:
             S = study.judged[name].covariance
             labelled = study.findings(name, pooled[name], noise, together, rng)
+        values = np.maximum(np.linalg.eigvalsh(S)[::-1], 0.0)
+        found = outlier_test(
+            values,
+            n_samples=len(pooled[name]),
+            noise="spectrum",
+            noise_spectrum=noise.variances[noise.variances > 0],
+            level=0.01,
+            max_signals=MOST_OUTLIERS,
+        )
         candidates.append(
             PoolingCandidate(
                 name=name,
@@ -191,7 +202,8 @@ def _candidates(
                     spiked.squared_overlap((snr - 1) * kappa * theta, k * n_samples)
                     for k in MULTIPLES
                 ),
-                eigenvalues=np.maximum(np.linalg.eigvalsh(S)[::-1], 0.0),
+                n_outliers=found.n_signals,
+                eigenvalues=values,
                 noise_spectrum=noise.variances[::-1],
                 **labelled,
             )

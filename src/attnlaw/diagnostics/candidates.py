@@ -33,6 +33,7 @@ class PoolingCandidate:
     accuracy_gain_interval: Interval | None = None
     predicted_accuracies: tuple[float, ...] | None = None  # at N, 2N, 4N, ∞; two classes only
     independent_accuracy: float | None = None  # predicted at N, as if tokens were independent
+    n_outliers: int  # leading eigenvalues that independent tokens do not explain, at level .01
     eigenvalues: Floats  # of the covariance of the pooled sequences, largest first
     noise_spectrum: Floats  # of its population, as if tokens were independent, largest first
 

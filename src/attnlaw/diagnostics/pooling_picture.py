@@ -107,6 +107,11 @@ def _draw_spectrum(axes: "Axes", candidate: PoolingCandidate, n_samples: int) ->
     axes.set_xscale("log")
     axes.set_xlabel("eigenvalue")
     axes.set_ylabel("density of log eigenvalue")
+    k = candidate.n_outliers
+    if k:
+        top = axes.get_ylim()[1]
+        axes.vlines(values[:k], 0, 0.12 * top, color=style.OUTLIER, lw=2)
+        axes.plot(values[:k], np.full(k, 0.12 * top), "v", color=style.OUTLIER, label="outliers")
     axes.set_title(f"spectrum, {candidate.name} pooling")
     axes.legend()
 
