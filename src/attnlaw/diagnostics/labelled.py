@@ -25,6 +25,8 @@ __all__ = ["LabelledStudy"]
 
 Floats = NDArray[np.float64]
 
+N_HALVES = 16  # ways to part the sequences for products of means without bias
+
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledStudy:
@@ -86,7 +88,8 @@ class LabelledStudy:
         noise : Basis
             Covariance if tokens were independent.
         rng : Generator
-            Draws the halves from which the class means are taken twice, without bias.
+            Draws the halves from which class means are taken twice, so that their products have
+            no bias.
 
         Returns
         -------
@@ -97,20 +100,20 @@ class LabelledStudy:
         """
         N = len(pooled)
         y = self.folds.labels == 1
-        half = rng.permutation(N) < N // 2
-        means = [[pooled[(half == h) & (y == c)].mean(axis=0) for c in (0, 1)] for h in (0, 1)]
-        m = [(high.astype(np.float64) - low) / 2 for low, high in means]
         share = float(y.mean())
         train = N * (self.folds.n - 1) / self.folds.n
-        # Half the difference of the class means, once more from all, takes them out of Σ.
-        both = (m[0] + m[1]) / 2
-        within = Basis.of(covariance - 4 * share * (1 - share) * np.outer(both, both))
+        (low, low_a, low_b), (high, high_a, high_b) = (
+            _means_by_halves(pooled[y == c], rng) for c in (False, True)
+        )
+        m, m_a, m_b = (high - low) / 2, (high_a - low_a) / 2, (high_b - low_b) / 2
+        within = Basis.of(covariance - 4 * share * (1 - share) * np.outer(m, m))
 
         def accuracies(
             basis: Basis, n_covariance: float, multiples: tuple[float, ...]
         ) -> tuple[float, ...]:
             t = basis.variances
-            products, scale = basis.components(m[0]) * basis.components(m[1]), float(t.mean())
+            products = np.mean((m_a @ basis.vectors) * (m_b @ basis.vectors), axis=0)
+            scale = float(t.mean())
             return tuple(
                 max(
                     predicted_accuracy(
@@ -128,6 +131,16 @@ class LabelledStudy:
 
         (independent,) = accuracies(noise, np.inf, (1.0,))
         return accuracies(within, N, MULTIPLES), independent
+
+
+def _means_by_halves(rows: Rows, rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
+    """Return the mean of the rows (d,), and those of random halves and of their rests, (n, d)."""
+    halves = np.zeros((N_HALVES, len(rows)), dtype=np.float32)
+    for half in halves:
+        half[rng.permutation(len(rows))[: len(rows) // 2]] = 1
+    total, sums = rows.sum(axis=0, dtype=np.float64), (halves @ rows).astype(np.float64)
+    n = len(rows) // 2
+    return total / len(rows), sums / n, (total - sums) / (len(rows) - n)
 
 
 def _wilson(n_right: int, n: int) -> tuple[float, float]:
