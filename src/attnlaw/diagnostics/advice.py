@@ -11,6 +11,7 @@ from attnlaw.diagnostics.classification import Folds
 from attnlaw.diagnostics.coherence import Coherence, Spiked, measure_coherence
 from attnlaw.diagnostics.labelled import LabelledStudy
 from attnlaw.diagnostics.moments import Basis, covariance, independent_noise, position_means
+from attnlaw.diagnostics.noise import rank_groups
 from attnlaw.diagnostics.poolings import FIXED, Rows, pool_all, pooling_weights
 from attnlaw.diagnostics.verdicts import best_pooling, pooling_notes, pooling_verdict
 from attnlaw.estimators.outliers import outlier_test
@@ -21,7 +22,7 @@ __all__ = ["advise_pooling"]
 Floats = NDArray[np.float64]
 Choice = str | Floats  # a pooling, as `pooling_weights` takes it
 
-LEARNED_FROM = 4000  # sequences from which weights are learned without labels
+LEARNED_FROM = 3000  # sequences from which weights are learned without labels
 JUDGED_ON = 50_000  # sequences that are pooled and classified
 MOST_OUTLIERS = 50  # that are counted
 
@@ -149,6 +150,13 @@ def _pooled(data: Sequences, choices: dict[str, Choice]) -> dict[str, Rows]:
     return pool_all(data, {k: pooling_weights(w, L, data.mask) for k, w in choices.items()})
 
 
+def _coarse(variances: Floats) -> Floats:
+    """Replace variances by the means of a hundred groups, the largest left alone."""
+    positive = variances[variances > 0]
+    groups = rank_groups(np.arange(len(positive)), n_groups=100)
+    return np.concatenate([np.full(len(group), positive[group].mean()) for group in groups])
+
+
 def _candidates(
     data: Sequences,
     choices: dict[str, Choice],
@@ -186,7 +194,7 @@ def _candidates(
             values,
             n_samples=len(pooled[name]),
             noise="spectrum",
-            noise_spectrum=noise.variances[noise.variances > 0],
+            noise_spectrum=_coarse(noise.variances),
             level=0.01,
             max_signals=MOST_OUTLIERS,
         )

@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 RIDGES = (0.003, 0.03, 0.3, 3.0)
 """λ to choose from, in units of the mean variance of a pooled coordinate."""
 
-TRAINED_ON = 12_000  # sequences from which weights are trained on labels
+TRAINED_ON = 10_000  # sequences from which weights are trained on labels
 
 
 @dataclass(frozen=True, kw_only=True)

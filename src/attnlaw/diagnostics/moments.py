@@ -12,6 +12,7 @@ __all__ = ["Basis", "covariance", "independent_noise", "position_means"]
 Floats = NDArray[np.float64]
 
 MOST_TOKENS = 100_000  # laid out for a covariance; more would not change it
+MOST_IDS = 400_000  # looked up for one: they are cheaper
 BLOCK_NUMBERS = 2**22
 
 
@@ -59,7 +60,7 @@ def independent_noise(
     weights : array of shape (L,) or (N, L)
         w.
     rng : Generator
-        Draws the sequences that are looked at, when there are many embeddings.
+        Draws the sequences that are looked at, when there are many.
 
     Returns
     -------
@@ -78,8 +79,9 @@ def independent_noise(
     array([[0.5]])
     """
     N, L, d = data.shape
-    if not isinstance(data, TokenSequences) and N * L > MOST_TOKENS:
-        rows = np.sort(rng.choice(N, max(1, MOST_TOKENS // L), replace=False))
+    most = MOST_IDS if isinstance(data, TokenSequences) else MOST_TOKENS
+    if most < N * L:
+        rows = np.sort(rng.choice(N, max(1, most // L), replace=False))
         data, weights = data.take(rows), weights if weights.ndim == 1 else weights[rows]
         N = len(rows)
     squares = np.broadcast_to(weights, (N, L)).astype(np.float32) ** 2
@@ -87,8 +89,10 @@ def independent_noise(
         squares = squares * data.mask
     if isinstance(data, TokenSequences):
         mass = np.bincount(data.tokens.ravel(), squares.ravel(), minlength=len(data.table))
-        E = data.table.astype(np.float32, copy=False)
-        second = ((E * mass[:, None].astype(np.float32)).T @ E).astype(np.float64)
+        (used,) = np.nonzero(mass)
+        E = data.table[used] * np.sqrt(mass[used, None]).astype(data.table.dtype)
+        E = E.astype(np.float32, copy=False)
+        second = (E.T @ E).astype(np.float64)
     else:
         second = np.zeros((d, d))
         for start in range(0, N, size := max(1, BLOCK_NUMBERS // (L * d))):

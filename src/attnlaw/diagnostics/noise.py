@@ -1,7 +1,6 @@
 """The noise behind a spectrum: population variances and row lengths, estimated from a table."""
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -9,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from attnlaw._validation import complain, real, real_array
 from attnlaw.laws.separable import SeparableLaw
 
-__all__ = ["population_spectrum", "row_scales", "scale_atoms"]
+__all__ = ["population_spectrum", "rank_groups", "row_scales", "scale_atoms"]
 
 Floats = NDArray[np.float64]
 
@@ -43,8 +42,8 @@ def population_spectrum(
 
         τ_i ← τ_i λ_i/q_i ,   then sorted and rescaled to keep the trace.
 
-    Inversion is ill-posed, so the corrections stop at the size of chance: when |F(λ_i) − (i−½)/d|
-    is below 1.5/d everywhere, which is about half of what the true H shows.
+    Inversion is ill-posed, so the corrections stop at the size of chance: when F(λ_i) differs from
+    (i−½)/d by less than 1.5/d everywhere, which is about half of what the true H shows.
 
     Examples
     --------
@@ -62,7 +61,7 @@ def population_spectrum(
         raise complain("eigenvalues", "at least 0 and not all 0", seen)
     d, scale = len(seen), float(seen.mean())
     positive = seen > 1e-12 * seen[-1]
-    groups = _groups(np.flatnonzero(positive))
+    groups = rank_groups(np.flatnonzero(positive))
     x = np.array([seen[group].mean() for group in groups])
     masses = np.array([len(group) / d for group in groups])
     p = np.array([group.mean() + 0.5 for group in groups]) / d
@@ -99,8 +98,16 @@ def population_spectrum(
     return np.asarray(np.sort(np.where(positive, seen * shift, 0.0)))
 
 
-def _groups(indices: NDArray[np.intp], n_groups: int = 480, n_single: int = 32) -> list[Any]:
-    """Part ranks into runs, the highest alone, so that large spectra cost no more than small."""
+def rank_groups(
+    indices: NDArray[np.intp], n_groups: int = 480, n_single: int = 32
+) -> list[NDArray[np.intp]]:
+    """Part ranks into runs, the highest alone, so that large spectra cost no more than small.
+
+    Examples
+    --------
+    >>> [list(map(int, group)) for group in rank_groups(np.arange(7), n_groups=2, n_single=1)]
+    [[0, 1, 2], [3, 4, 5], [6]]
+    """
     if len(indices) <= n_groups + n_single:
         return [indices[i : i + 1] for i in range(len(indices))]
     top = [indices[i : i + 1] for i in range(len(indices) - n_single, len(indices))]
