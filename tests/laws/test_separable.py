@@ -57,6 +57,13 @@ def test_cdf_increases_to_one_at_the_edge_and_integrates_the_density(columns, ro
     assert law.cdf([1.01 * law.right_edge])[0] > 1 - 1e-6
 
 
+@pytest.mark.parametrize("ratio", [1.03, 1.125, 1.21, 1.5])
+def test_gap_beside_the_atom_holds_no_other_root(ratio):
+    """There e has several real roots, and plain Newton steps end at any of them."""
+    law, x = SeparableLaw([1.0], ratio=ratio), np.geomspace(1e-3, 1, 500)
+    np.testing.assert_allclose(law.cdf(x), MarchenkoPastur(ratio).cdf(x), atol=1e-6)
+
+
 def test_derivative_of_the_cdf_is_the_density():
     law = SeparableLaw(COLUMNS, rows=ROWS, ratio=0.5)
     x, h = np.linspace(0.3, 3, 7), 1e-4

@@ -194,12 +194,19 @@ class SeparableLaw:
     def _newton(
         self, e: Complexes, z: Complexes, tolerance: float, n_steps: int
     ) -> tuple[Complexes, bool]:
-        """Solve e = T(φ(e)); steps that leave the upper half plane become averaged ones."""
+        """Solve e = T(φ(e)).
+
+        The map sends the upper half plane into itself, so at its one fixed point there its
+        derivative is at most 1 in size (Schwarz and Pick; exactly 1 in the bulk); at other roots
+        in a gap, which rounding may lift above the axis, it is larger. Where it is larger, and
+        where a step would leave the half plane, Newton's step becomes an averaged one.
+        """
         for _ in range(n_steps):
             phi, dphi = self._row_mean(e)
             value, slope = self._column_mean(phi, z)
-            step = e + (value - e) / (1 - slope * dphi)
-            step = np.where(step.imag > 0, step, (e + value) / 2)
+            derivative = slope * dphi
+            step = e + (value - e) / (1 - derivative)
+            step = np.where((step.imag > 0) & (np.abs(derivative) < 1.01), step, (e + value) / 2)
             error = np.abs(step - e) / np.abs(step)
             e = step
             if error.max(initial=0.0) < tolerance:
