@@ -142,7 +142,8 @@ def _expected_cdf(P: float, others: Array, ratio: Array) -> Array:
     """Return E Φ((P + Σ ± W_g) r) for every r in `ratio`, the signs independent and fair."""
     sizes, counts = np.unique(np.abs(others), return_counts=True)
     expectation = _by_listing if np.prod(counts + 1.0) <= MOST_ATOMS else _by_fourier
-    return expectation(P, sizes, counts.astype(np.float64), ratio)
+    chance = expectation(P, sizes, counts.astype(np.float64), ratio)
+    return np.clip(chance, 0.0, 1.0)  # sums of many terms round, and a chance must not
 
 
 def _by_listing(P: float, sizes: Array, counts: Array, ratio: Array) -> Array:
