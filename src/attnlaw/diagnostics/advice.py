@@ -76,7 +76,7 @@ def advise_pooling(
     >>> T[:, :2, 0] += signs[:, None]        # only the first two positions know the class
     >>> advice = advise_pooling(T, labels=signs)
     >>> advice.best, advice.candidates[-1].name
-    ('trained', 'last')
+    ('learned', 'last')
     """
     data = as_sequences(sequences, table, mask=mask, lengths=lengths)
     N, L, d = data.shape
