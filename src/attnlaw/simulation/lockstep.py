@@ -250,7 +250,7 @@ def split(vectors, asked, p):
         again = asked[p : p + new].copy()
         project_out(again, asked[:p])
         correction = np.zeros((n, n))
-        orthonormalise(again, np.ones(new), asked, p, correction)
+        new, _ = orthonormalise(again, np.ones(new), asked, p, correction)
         before = shares.copy()
         for i in range(n):
             for j in range(n):
