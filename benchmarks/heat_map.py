@@ -4,11 +4,11 @@ The loop takes the same steps for each point with Python floats and `math`: the 
 its closed form and one Newton step, t, the overlap, the ceiling. It runs over the whole grid;
 nothing is scaled. (A NumPy function called for each point is some fifty times slower still.)
 Times are those of the processor on one thread, so that other work on the machine does not count;
-the first call, which also has to ask the system for memory, is shown apart.
+the first call after the import, which also has to ask the system for memory, is shown apart.
 
     python benchmarks/heat_map.py
 
-Exit code 0 if the call is at least 100 times faster and agrees to 1e-13.
+Exit code 0 if the first call, too, is at least 100 times faster and agrees to 1e-13.
 """
 
 import math
@@ -18,7 +18,7 @@ import time
 
 import numpy as np
 
-import attnlaw as al
+from attnlaw import squared_overlap  # its import is not timed
 
 SAMPLE_RATIO, SNR, SIZE, REPEATS = 0.4, 5.0, 2000, 9
 
@@ -48,7 +48,7 @@ def loop(norms: np.ndarray, deltas: np.ndarray) -> np.ndarray:
 
 
 def one_call(norms: np.ndarray, deltas: np.ndarray) -> np.ndarray:
-    return al.squared_overlap(
+    return squared_overlap(
         signal_norm=norms, vocab_ratio=deltas[:, None], sample_ratio=SAMPLE_RATIO, snr=SNR
     )
 
@@ -67,13 +67,11 @@ def main() -> bool:
     del ours
     fast = statistics.median(seconds(one_call, norms, deltas)[0] for _ in range(REPEATS))
     print(f"points          {SIZE} x {SIZE}")
-    print(
-        f"one call        {1e3 * fast:8.1f} ms (median of {REPEATS}; the first {1e3 * first:.1f})"
-    )
     print(f"scalar loop     {1e3 * slow:8.1f} ms")
-    print(f"ratio           {slow / fast:8.0f}")
+    print(f"first call      {1e3 * first:8.1f} ms    {slow / first:5.0f} times faster")
+    print(f"later calls     {1e3 * fast:8.1f} ms    {slow / fast:5.0f} (median of {REPEATS})")
     print(f"largest gap     {error:8.1e}")
-    return slow / fast >= 100 and error < 1e-13
+    return slow / max(first, fast) >= 100 and error < 1e-13
 
 
 if __name__ == "__main__":

@@ -19,8 +19,9 @@ from attnlaw.theory.validity import warn_if_far_from_limit
 
 __all__ = ["predict", "squared_overlap"]
 
-BLOCK = 2**17
-"""Points of a grid that are evaluated at a time."""
+BLOCK = 2**14
+"""Points of a grid that are evaluated at a time: arrays below 128 KiB, which stay in cache and for
+which no allocator asks the system for fresh pages."""
 
 
 def predict(model: PooledSequences) -> Spike:
@@ -160,8 +161,9 @@ def squared_overlap(
     zeta = np.empty(shape)
     for part in _blocks(shape):
         m, d, g, r = (_block(x, part, shape) for x in (norm, delta, gamma, ratio))
-        value = overlap(spike_parameter(m, d, r, token=token), edge_root(d, g), d, g)
-        zeta[part] = value * ceiling(m, d) if token else value
+        zeta[part] = overlap(spike_parameter(m, d, r, token=token), edge_root(d, g), d, g)
+        if token:
+            zeta[part] *= ceiling(m, d)
     return plain(zeta)
 
 
