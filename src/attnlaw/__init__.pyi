@@ -34,8 +34,8 @@ from .estimators import (
     signal_components,
 )
 from .laws import Discrete, MarchenkoPastur, Semicircle, ks_distance
-from .models import PooledSequences, SelfAttention
-from .results import Accuracy, Alignment, AttentionSpectrum, Spike
+from .models import PooledClasses, PooledSequences, SelfAttention
+from .results import Accuracy, Alignment, AttentionSpectrum, ClassSpikes, Spike, Spikes
 from .simulation import (
     LearnedWeights,
     learn_weights,
@@ -45,9 +45,11 @@ from .simulation import (
     observe_attention,
     observe_attention_spectrum,
     observe_causal_weights,
+    observe_classes,
     observe_spectrum,
 )
 from .theory import (
+    ClassThresholds,
     KeyNormOutlier,
     Plan,
     Thresholds,
@@ -55,12 +57,14 @@ from .theory import (
     attention_law,
     bulk_edge,
     bulk_law,
+    class_thresholds,
     edge_parameter,
     key_norm_outlier,
     plan,
     predict,
     predict_accuracy,
     predict_attention,
+    predict_classes,
     squared_overlap,
     thresholds,
     validity,
@@ -80,6 +84,8 @@ __all__ = [
     "Artefact",
     "AttentionPooling",
     "AttentionSpectrum",
+    "ClassSpikes",
+    "ClassThresholds",
     "ComponentAnalysis",
     "CovarianceAccumulator",
     "Discrete",
@@ -88,6 +94,7 @@ __all__ = [
     "MarchenkoPastur",
     "OutlierTest",
     "Plan",
+    "PooledClasses",
     "PooledCovariance",
     "PooledSequences",
     "PoolingWeights",
@@ -96,6 +103,7 @@ __all__ = [
     "Semicircle",
     "SignalComponents",
     "Spike",
+    "Spikes",
     "Thresholds",
     "Validity",
     "attention_law",
@@ -103,6 +111,7 @@ __all__ = [
     "bulk_edge",
     "bulk_law",
     "causal_weights",
+    "class_thresholds",
     "diagnostics",
     "edge_parameter",
     "estimators",
@@ -120,6 +129,7 @@ __all__ = [
     "observe_attention",
     "observe_attention_spectrum",
     "observe_causal_weights",
+    "observe_classes",
     "observe_spectrum",
     "optimal_direction",
     "optimal_weights",
@@ -130,6 +140,7 @@ __all__ = [
     "predict",
     "predict_accuracy",
     "predict_attention",
+    "predict_classes",
     "prefix_correlation",
     "signal_components",
     "simulation",

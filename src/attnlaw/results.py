@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from attnlaw._validation import Real
 
-__all__ = ["Accuracy", "Alignment", "AttentionSpectrum", "Spike"]
+__all__ = ["Accuracy", "Alignment", "AttentionSpectrum", "ClassSpikes", "Spike", "Spikes"]
 
 Flag = bool | NDArray[np.bool_]
 
@@ -41,6 +41,31 @@ class Alignment:
 
     top_eigenvalue: Real  # λ: of the sample covariance S, along the signal
     squared_overlap: Real  # ζ: of its eigenvector with the signal direction μ/‖μ‖
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spikes:
+    """Several outliers and their eigenvectors; the last axis counts them, largest first.
+
+    A prediction has the model's broadcast shape before that axis, an observation the trials.
+    Below threshold the fields hold what the theorem gives: the edge, and 0.
+    """
+
+    top_eigenvalues: NDArray[np.float64]  # λ_j of the sample covariance S
+    squared_overlaps: NDArray[np.float64]  # ζ_j: share of eigenvector j in the signal space
+    bulk_edge: Real  # λ₊: right edge of the noise bulk of S; no axis of outliers
+    population_eigenvalues: NDArray[np.float64]  # ℓ_j of the population covariance C
+    population_overlaps: NDArray[np.float64]  # share of C's eigenvectors in the signal space
+    sample_overlaps: NDArray[np.float64]  # squared overlap of S's eigenvector j with C's
+    is_detectable: NDArray[np.bool_]  # λ_j > λ₊
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassSpikes(Spikes):
+    """The outliers of K classes: K − 1 of them, and how much of each class mean they hold."""
+
+    # last axis: classes. Share of ‖M_k − M̄‖² that lies in the span of the outliers' eigenvectors
+    class_overlaps: NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

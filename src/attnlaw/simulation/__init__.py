@@ -8,6 +8,7 @@ from attnlaw.simulation.attention import (
     squared_singular_values,
 )
 from attnlaw.simulation.causal import observe_causal_weights
+from attnlaw.simulation.classes import observe_classes, sample_classes
 from attnlaw.simulation.learning import LearnedWeights, learn_weights
 from attnlaw.simulation.ridge import observe_accuracy, ridge_coefficients
 from attnlaw.simulation.sequences import (
@@ -32,9 +33,11 @@ __all__ = [
     "observe_attention",
     "observe_attention_spectrum",
     "observe_causal_weights",
+    "observe_classes",
     "observe_spectrum",
     "pool",
     "ridge_coefficients",
+    "sample_classes",
     "sample_pooled",
     "sample_signs",
     "sample_table",

@@ -7,6 +7,7 @@ from attnlaw.theory.attention import (
     predict_attention,
 )
 from attnlaw.theory.bulk import bulk_edge, bulk_law, edge_parameter
+from attnlaw.theory.classes import ClassThresholds, class_thresholds, predict_classes
 from attnlaw.theory.classification import predict_accuracy
 from attnlaw.theory.planning import Plan, plan
 from attnlaw.theory.spikes import predict, squared_overlap
@@ -14,6 +15,7 @@ from attnlaw.theory.thresholds import Thresholds, thresholds
 from attnlaw.theory.validity import Validity, validity
 
 __all__ = [
+    "ClassThresholds",
     "KeyNormOutlier",
     "Plan",
     "Thresholds",
@@ -21,12 +23,14 @@ __all__ = [
     "attention_law",
     "bulk_edge",
     "bulk_law",
+    "class_thresholds",
     "edge_parameter",
     "key_norm_outlier",
     "plan",
     "predict",
     "predict_accuracy",
     "predict_attention",
+    "predict_classes",
     "squared_overlap",
     "thresholds",
     "validity",

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._validation import Real, complain, plain, real
-from attnlaw.laws import Law, MarchenkoPastur
-from attnlaw.models import PooledSequences
+from attnlaw.laws import Discrete, Law, MarchenkoPastur
+from attnlaw.models import PooledClasses, PooledSequences
 from attnlaw.theory.validity import warn_if_far_from_limit
 
 __all__ = ["bulk_edge", "bulk_law", "edge_parameter"]
@@ -20,18 +20,19 @@ TINY = float(np.finfo(np.float64).tiny)
 """Stands in for 0 as a divisor, where the limit is the wanted value."""
 
 
-def bulk_law(model: PooledSequences) -> Law:
+def bulk_law(model: PooledSequences | PooledClasses) -> Law:
     """Limiting spectrum of the noise: all eigenvalues but those of signal and mean.
 
     Parameters
     ----------
-    model : PooledSequences
+    model : PooledSequences or PooledClasses
         Its ratios must be single numbers; its signal plays no part.
 
     Returns
     -------
     Law
-        κ (MP_δ ⊠ MP_γ); with density, cdf, quantile, edges and moments.
+        κ (MP_δ ⊠ MP_γ), or κ (H ⊠ MP_δ ⊠ MP_γ) for noise with a spectrum H; with density, cdf,
+        quantile, edges and moments.
 
     Notes
     -----
@@ -57,7 +58,10 @@ def bulk_law(model: PooledSequences) -> Law:
         )
     warn_if_far_from_limit(model)
     delta, gamma = float(model.vocab_ratio), float(model.sample_ratio)
-    return model.noise_gain * (MarchenkoPastur(delta) @ MarchenkoPastur(gamma))
+    white = MarchenkoPastur(delta) @ MarchenkoPastur(gamma)
+    if isinstance(model, PooledClasses) and model.noise_spectrum is not None:
+        return model.noise_gain * (Discrete(model.noise_spectrum) @ white)
+    return model.noise_gain * white
 
 
 def edge_parameter(vocab_ratio: ArrayLike, sample_ratio: ArrayLike) -> Real:

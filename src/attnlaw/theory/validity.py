@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnlaw._validation import Real, RegimeWarning, plain
-from attnlaw.models import PooledSequences
+from attnlaw.models import PooledClasses, PooledSequences
 
 __all__ = ["Validity", "validity"]
 
@@ -30,12 +30,12 @@ class Validity:
     fourth_moment_deviation: Real  # relative excess of the bulk's fourth moment over the law's
 
 
-def validity(model: PooledSequences) -> Validity:
+def validity(model: PooledSequences | PooledClasses) -> Validity:
     """Measure how far fixed-length sequences are from the limit law of the noise bulk.
 
     Parameters
     ----------
-    model : PooledSequences
+    model : PooledSequences or PooledClasses
         Its ratios may be arrays.
 
     Returns
@@ -78,7 +78,7 @@ def validity(model: PooledSequences) -> Validity:
     return Validity(effective_length=length, fourth_moment_deviation=plain(excess / m4))
 
 
-def warn_if_far_from_limit(model: PooledSequences, stacklevel: int = 3) -> None:
+def warn_if_far_from_limit(model: PooledSequences | PooledClasses, stacklevel: int = 3) -> None:
     """Warn the caller's caller when the deviation is more than is tolerated."""
     note = validity(model)
     deviation = float(np.max(note.fourth_moment_deviation, initial=0.0))

@@ -1,0 +1,8 @@
+"""What is studied: frozen descriptions that validate themselves once."""
+
+from attnlaw.models.attention import SelfAttention
+from attnlaw.models.checks import Sizes
+from attnlaw.models.classes import PooledClasses
+from attnlaw.models.sequences import PooledSequences
+
+__all__ = ["PooledClasses", "PooledSequences", "SelfAttention", "Sizes"]

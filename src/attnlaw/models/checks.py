@@ -1,0 +1,69 @@
+"""Checks and sizes that models of pooled sequences share."""
+
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnlaw._validation import complain, count, frozen, real, real_array
+
+__all__ = ["Sizes", "check_numbers", "check_weights", "same_fields", "set_field", "whole_sizes"]
+
+
+class Sizes(NamedTuple):
+    """A finite instance of a model: how many of everything."""
+
+    dimension: int  # d
+    n_vocab: int  # V, even when there are two classes; 0 stands for infinitely many
+    n_samples: int  # N
+
+
+def set_field(model: object, name: str, value: object) -> None:
+    """Set a field of a frozen dataclass while it validates itself."""
+    object.__setattr__(model, name, value)
+
+
+def check_numbers(model: object, names: tuple[str, ...], called: str) -> None:
+    """Freeze fields that are numbers of at least 0 or arrays of them, and that broadcast."""
+    for name in names:
+        number = real(name, getattr(model, name), at_least=0)
+        set_field(model, name, frozen(number) if isinstance(number, np.ndarray) else number)
+    shapes = [np.shape(getattr(model, name)) for name in names]
+    try:
+        np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise complain(called, "broadcastable", shapes) from None
+
+
+def check_weights(weights: ArrayLike, length: int) -> NDArray[np.float64]:
+    """Return pooling weights of one sequence, checked: of this length and not all zero."""
+    w = real_array("weights", weights, ndim=1)
+    if len(w) != length:
+        raise complain("weights", f"of length {length}, like the correlation", w)
+    if not w.any():
+        raise complain("weights", "different from zero", w.tolist())
+    return w
+
+
+def whole_sizes(model: Any, dimension: int, *, multiple: int = 1) -> Sizes:
+    """Return whole numbers closest to the ratios, the vocabulary a multiple of `multiple`."""
+    d = count("dimension", dimension, at_least=2)
+    if np.ndim(model.vocab_ratio) or np.ndim(model.sample_ratio):
+        raise complain(
+            "vocab_ratio and sample_ratio",
+            "single numbers when sizes are asked for",
+            f"shapes {np.shape(model.vocab_ratio)} and {np.shape(model.sample_ratio)}",
+        )
+    if model.sample_ratio == 0:
+        raise complain("sample_ratio", "above 0 when sizes are asked for", 0.0)
+    delta, gamma = float(model.vocab_ratio), float(model.sample_ratio)
+    n_vocab = 0 if delta == 0 else multiple * max(1, round(d / delta / multiple))
+    return Sizes(d, n_vocab, max(2, round(d / gamma)))
+
+
+def same_fields(first: Any, second: Any) -> bool:
+    """Return whether two models of one kind have the same fields."""
+    return all(
+        np.array_equal(getattr(first, f.name), getattr(second, f.name)) for f in fields(first)
+    )

@@ -1,0 +1,169 @@
+"""Sequences whose tokens come from several classes, with noise of any covariance."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw._validation import Real, choice, complain, frozen, real_array
+from attnlaw.correlations import check_correlation
+from attnlaw.models.checks import (
+    Sizes,
+    check_numbers,
+    check_weights,
+    same_fields,
+    set_field,
+    whole_sizes,
+)
+from attnlaw.models.sequences import Sampling
+
+__all__ = ["PooledClasses"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PooledClasses:
+    """Sequences of tokens from K classes of any shares, pooled by fixed weights.
+
+    A table holds V tokens in R^d; the share π_k of them belongs to class k and lies around its
+    mean, e_v = M_k + z_v with z_v ~ N(0, Σ). At every position of a sequence stands class k with
+    probability π_k, and two positions l, l' show the same class because one copies the other
+    with probability R_ll', else independently: Cov(1{class k at l}, 1{class k' at l'}) =
+    R_ll' (π_k [k=k'] − π_k π_k'). The token is any of its class. Studied is the sample
+    covariance of the pooled x_i = Σ_l w_l e_{token(i,l)}, centred by the sample mean; what
+    `PooledSequences` says of two classes and white noise is the case M = ±μ, Σ = I.
+
+    Parameters
+    ----------
+    vocab_ratio : float or array
+        δ = d/V ≥ 0; 0 is an infinite vocabulary.
+    sample_ratio : float or array
+        γ = d/N ≥ 0; 0 is infinitely many samples.
+    class_means : array of shape (n_classes, n_coordinates)
+        M, at least two different rows. The coordinates are orthonormal: with white noise any
+        will do, else they are the principal directions of the noise.
+    correlation : array of shape (length, length)
+        R, a correlation matrix with entries from 0 to 1.
+    weights : array of shape (length,)
+        w, not all zero.
+    class_shares : array of shape (n_classes,), optional
+        π, above 0 and scaled to sum to one; equal by default.
+    noise_spectrum : array of shape (n_coordinates,), optional
+        Eigenvalues of Σ, at least 0, each of them for an equal part of the dimensions (so that
+        a list of n describes any multiple of n dimensions); all 1 by default.
+    signal_scale : float or array
+        Factor of the class means, to study several strengths in one call.
+    sampling : "token" or "gaussian"
+        Real tokens from a fixed table (exact), or the papers' idealised population covariance
+        (theory.md §2.1).
+
+    Examples
+    --------
+    >>> import attnlaw as al
+    >>> model = al.PooledClasses(
+    ...     vocab_ratio=0.5, sample_ratio=0.4,
+    ...     class_means=[[2, 0], [0, 1], [-1, -1]], class_shares=[0.2, 0.3, 0.5],
+    ...     correlation=al.prefix_correlation(20, prefix=5), weights=al.causal_weights(20),
+    ... )
+    >>> model.n_classes, model.class_sizes(200).tolist()
+    (3, [40, 60, 100])
+    """
+
+    vocab_ratio: Real  # δ = d/V
+    sample_ratio: Real  # γ = d/N
+    class_means: NDArray[np.float64]  # M, a row for each class
+    correlation: NDArray[np.float64]  # R
+    weights: NDArray[np.float64]  # w
+    class_shares: NDArray[np.float64] | None = None  # π
+    noise_spectrum: NDArray[np.float64] | None = None  # eigenvalues of Σ
+    signal_scale: Real = 1.0
+    sampling: Sampling = "token"
+
+    def __post_init__(self) -> None:
+        numbers = ("vocab_ratio", "sample_ratio", "signal_scale")
+        check_numbers(self, numbers, "the ratios and signal_scale")
+        M = real_array("class_means", self.class_means, ndim=2)
+        if len(M) < 2 or M.shape[1] == 0:
+            raise complain("class_means", "a matrix with a row for each of two or more classes", M)
+        set_field(self, "class_means", frozen(M))
+        shares = np.ones(len(M)) if self.class_shares is None else self.class_shares
+        pi = real_array("class_shares", shares, ndim=1)
+        if len(pi) != len(M):
+            raise complain("class_shares", f"of length {len(M)}, one for each class", pi)
+        if (pi <= 0).any():
+            raise complain("class_shares", "above 0", pi.tolist())
+        set_field(self, "class_shares", frozen(pi / pi.sum()))
+        if self.noise_spectrum is not None:
+            spectrum = real_array("noise_spectrum", self.noise_spectrum, ndim=1)
+            if len(spectrum) != M.shape[1]:
+                words = f"of length {M.shape[1]}, like the coordinates of class_means"
+                raise complain("noise_spectrum", words, spectrum)
+            if (spectrum < 0).any() or not spectrum.any():
+                raise complain("noise_spectrum", "at least 0, and not all 0", spectrum.tolist())
+            set_field(self, "noise_spectrum", frozen(spectrum))
+        R = check_correlation(self.correlation)
+        if R.min() < -1e-12:
+            raise complain("correlation", "at least 0: classes are copied or not", float(R.min()))
+        set_field(self, "correlation", frozen(R))
+        set_field(self, "weights", frozen(check_weights(self.weights, len(R))))
+        choice("sampling", self.sampling, ("token", "gaussian"))
+
+    @property
+    def shares(self) -> NDArray[np.float64]:
+        """Class shares π."""
+        assert self.class_shares is not None  # equal ones were filled in
+        return self.class_shares
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes K."""
+        return len(self.class_means)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape to which the ratios and the signal scale broadcast; () for one model."""
+        parts = (self.vocab_ratio, self.sample_ratio, self.signal_scale)
+        return np.broadcast_shapes(*map(np.shape, parts))
+
+    @property
+    def signal_gain(self) -> float:
+        """Weight α = wᵀRw of the classes in the pooled covariance."""
+        return max(float(self.weights @ self.correlation @ self.weights), 0.0)
+
+    @property
+    def noise_gain(self) -> float:
+        """Weight κ = wᵀw of the noise in the pooled covariance."""
+        return float(self.weights @ self.weights)
+
+    @property
+    def snr(self) -> float:
+        """Effective signal-to-noise ratio α/κ of the pooling."""
+        return self.signal_gain / self.noise_gain
+
+    @property
+    def effective_length(self) -> float:
+        """Number L_eff = κ²/Σw⁴ of positions that the weights really use."""
+        return self.noise_gain**2 / float(np.sum(self.weights**4))
+
+    def sizes(self, dimension: int) -> Sizes:
+        """Whole numbers closest to the ratios at this dimension, at least a token a class."""
+        d, V, N = whole_sizes(self, dimension)
+        n = self.class_means.shape[1]
+        if d < n:
+            raise complain("dimension", f"at least {n}, the coordinates of class_means", d)
+        return Sizes(d, max(V, self.n_classes) if V else 0, N)
+
+    def class_sizes(self, n_vocab: int) -> NDArray[np.int64]:
+        """Return how many of V tokens belong to each class: π_k V, rounded to sum to V."""
+        exact = self.shares * n_vocab
+        sizes = np.maximum(np.floor(exact + 1e-9).astype(np.int64), 1)
+        while (missing := n_vocab - int(sizes.sum())) != 0:
+            surplus = np.where(sizes > 1, sizes - exact, -np.inf)
+            sizes[np.argmax(exact - sizes) if missing > 0 else np.argmax(surplus)] += np.sign(
+                missing
+            )
+        return sizes
+
+    def __eq__(self, other: object) -> bool:
+        return same_fields(self, other) if isinstance(other, PooledClasses) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]

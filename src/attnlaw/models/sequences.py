@@ -1,0 +1,122 @@
+"""Sequences of tokens with a hidden signal, pooled by fixed weights."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw._validation import Real, choice, complain, frozen
+from attnlaw.correlations import check_correlation
+from attnlaw.models.checks import (
+    Sizes,
+    check_numbers,
+    check_weights,
+    same_fields,
+    set_field,
+    whole_sizes,
+)
+
+__all__ = ["PooledSequences", "Sampling"]
+
+Sampling = Literal["token", "gaussian"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PooledSequences:
+    """Sequences of tokens from a table with a hidden signal, pooled by fixed weights.
+
+    A table holds V tokens in R^d, e_v = c_v μ + z_v, with balanced signs c_v = ±1 and standard
+    Gaussian z_v. Sequence i has signs s_i with E[s sᵀ] = R and, at position l, a token drawn
+    from the class s_il; it is pooled to x_i = Σ_l w_l e_{token(i,l)}. Studied is the sample
+    covariance S = (1/N) Σ x_i x_iᵀ, and its leading eigenvector as an estimate of μ.
+
+    Parameters
+    ----------
+    vocab_ratio : float or array
+        δ = d/V ≥ 0; 0 is an infinite vocabulary.
+    sample_ratio : float or array
+        γ = d/N ≥ 0; 0 is infinitely many samples.
+    signal_norm : float or array
+        ‖μ‖ ≥ 0.
+    correlation : array of shape (length, length)
+        R: symmetric, positive semi-definite, unit diagonal.
+    weights : array of shape (length,)
+        w, not all zero. They need not sum to one: only the SNR wᵀRw/wᵀw matters for overlaps.
+    sampling : "token" or "gaussian"
+        Real tokens from a fixed table (exact), or the papers' idealised population covariance
+        (theory.md §2.1).
+    centred : bool
+        Subtract the sample mean. Without it, tokens from a table show a second outlier along
+        the table's mean.
+
+    Examples
+    --------
+    >>> import attnlaw as al
+    >>> model = al.PooledSequences(
+    ...     vocab_ratio=0.5, sample_ratio=0.4, signal_norm=1.5,
+    ...     correlation=al.prefix_correlation(20, prefix=5), weights=al.mean_weights(20),
+    ... )
+    >>> round(model.snr, 12)      # 1 + p(p−1)/L
+    2.0
+    """
+
+    vocab_ratio: Real  # δ = d/V
+    sample_ratio: Real  # γ = d/N
+    signal_norm: Real  # ‖μ‖
+    correlation: NDArray[np.float64]  # R
+    weights: NDArray[np.float64]  # w
+    sampling: Sampling = "token"
+    centred: bool = True
+
+    def __post_init__(self) -> None:
+        numbers = ("vocab_ratio", "sample_ratio", "signal_norm")
+        check_numbers(self, numbers, "the ratios and signal_norm")
+        R = check_correlation(self.correlation)
+        set_field(self, "correlation", frozen(R))
+        set_field(self, "weights", frozen(check_weights(self.weights, len(R))))
+        choice("sampling", self.sampling, ("token", "gaussian"))
+        if not isinstance(self.centred, bool | np.bool_):
+            raise complain("centred", "True or False", self.centred)
+
+    @property
+    def length(self) -> int:
+        """Sequence length L."""
+        return len(self.weights)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape to which the ratios and the signal norm broadcast; () for one model."""
+        parts = (self.vocab_ratio, self.sample_ratio, self.signal_norm)
+        return np.broadcast_shapes(*map(np.shape, parts))
+
+    @property
+    def signal_gain(self) -> float:
+        """Weight α = wᵀRw of the signal in the pooled covariance."""
+        return max(float(self.weights @ self.correlation @ self.weights), 0.0)
+
+    @property
+    def noise_gain(self) -> float:
+        """Weight κ = wᵀw of the noise in the pooled covariance."""
+        return float(self.weights @ self.weights)
+
+    @property
+    def snr(self) -> float:
+        """Effective signal-to-noise ratio α/κ of the pooling."""
+        return self.signal_gain / self.noise_gain
+
+    @property
+    def effective_length(self) -> float:
+        """Number L_eff = κ²/Σw⁴ of positions that the weights really use."""
+        return self.noise_gain**2 / float(np.sum(self.weights**4))
+
+    def sizes(self, dimension: int) -> Sizes:
+        """Whole numbers closest to the ratios at this dimension (an even vocabulary)."""
+        return whole_sizes(self, dimension, multiple=2)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PooledSequences):
+            return NotImplemented
+        return same_fields(self, other)
+
+    __hash__ = None  # type: ignore[assignment]
