@@ -6,6 +6,7 @@ import numpy as np
 
 from attnlaw import style
 from attnlaw.figures.figure import Check, Tables
+from attnlaw.figures.histogram import draw_histogram, histogram
 from attnlaw.figures.pooling import Pieces, long_table, rows
 from attnlaw.laws import ks_distance
 from attnlaw.models import SelfAttention
@@ -62,20 +63,12 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
     bins = np.linspace(0, 1.25 * edge, 61)
     ranks = np.unique(np.geomspace(1, n, 60).round().astype(int))
     x = np.linspace(edge / 1000, edge, 500)
-    histogram: Pieces = []
+    bars: Pieces = []
     ordered: Pieces = []
     summary: Pieces = []
     for matrix in MATRICES:
         values = np.sort(observe_attention_spectrum(model, draws, rng, matrix=matrix), axis=-1)
-        counts = np.histogram(values, bins)[0]
-        histogram.append(
-            {
-                "matrix": matrix,
-                "left": bins[:-1],
-                "right": bins[1:],
-                "density": counts / values.size / np.diff(bins),
-            }
-        )
+        bars.append({"matrix": matrix, **histogram(values, bins)})
         ordered.append(
             {
                 "matrix": matrix,
@@ -97,7 +90,7 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
         )
     return {
         "density": {"squared_singular_value": x, "density": law.density(x)},
-        "histogram": long_table(histogram),
+        "histogram": long_table(bars),
         "ordered": long_table(ordered),
         "summary": long_table(summary),
     }
@@ -109,14 +102,7 @@ def draw(tables: Tables) -> "Figure":
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(7.4, 3.5))
     bars, line = rows(tables["histogram"], matrix="softmax"), tables["density"]
-    left.bar(
-        bars["left"],
-        bars["density"],
-        bars["right"] - bars["left"],
-        align="edge",
-        color=style.OBSERVED,
-        label=MATRICES["softmax"],
-    )
+    draw_histogram(left, bars, MATRICES["softmax"])
     left.plot(line["squared_singular_value"], line["density"], color=style.PREDICTED, label="law")
     summary = tables["summary"]
     left.axvline(summary["edge"][0], color=style.EDGE, linestyle="--", linewidth=1)

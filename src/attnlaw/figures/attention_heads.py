@@ -6,6 +6,7 @@ import numpy as np
 
 from attnlaw import style
 from attnlaw.figures.figure import Check, Tables
+from attnlaw.figures.histogram import draw_histogram, histogram
 from attnlaw.figures.pooling import Pieces, long_table, rows
 from attnlaw.laws import ks_distance
 from attnlaw.models import SelfAttention
@@ -49,7 +50,6 @@ def setting(quick: bool) -> dict[str, str]:
 def compute(quick: bool, rng: np.random.Generator) -> Tables:
     """Measure the distance of a head's spectrum to each law."""
     distances: Pieces = []
-    histogram: Pieces = []
     density: Pieces = []
     sizes = _sizes(quick)
     for n, draws in sizes:
@@ -72,18 +72,11 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
                 )
         if n == sizes[-1][0]:
             bins = np.geomspace(0.01, 1.3 * values.max(), 61)
-            counts = np.histogram(values, bins)[0]
-            histogram.append(
-                {
-                    "left": bins[:-1],
-                    "right": bins[1:],
-                    "density": counts / values.size / np.diff(np.log(bins)),
-                }
-            )
+            bars = histogram(values, bins, logarithmic=True)
     return {
         "distances": long_table(distances),
         "density": long_table(density),
-        "histogram": long_table(histogram),
+        "histogram": bars,
     }
 
 
@@ -92,15 +85,7 @@ def draw(tables: Tables) -> "Figure":
     import matplotlib.pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(7.4, 3.5))
-    bars = tables["histogram"]
-    left.bar(
-        bars["left"],
-        bars["density"],
-        bars["right"] - bars["left"],
-        align="edge",
-        color=style.OBSERVED,
-        label=r"$\sqrt{n}\,A_\perp$",
-    )
+    draw_histogram(left, tables["histogram"], r"$\sqrt{n}\,A_\perp$")
     for order, (label, marker, color, dash) in ORDERS.items():
         line = rows(tables["density"], order=order)
         left.plot(line["squared_singular_value"], line["density"], color=color, ls=dash,

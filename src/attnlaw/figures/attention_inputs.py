@@ -6,6 +6,7 @@ import numpy as np
 
 from attnlaw import style
 from attnlaw.figures.figure import Check, Tables
+from attnlaw.figures.histogram import draw_histogram, histogram
 from attnlaw.figures.pooling import Pieces, long_table, rows
 from attnlaw.laws import MarchenkoPastur, ks_distance
 from attnlaw.models import SelfAttention
@@ -59,7 +60,6 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
     """Draw attention over inputs of growing correlation; measure the distance to both laws."""
     n, draws = _sizes(quick)
     distances: Pieces = []
-    histogram: Pieces = []
     density: Pieces = []
     for ratio in RATIOS:
         plain, model = _models(n, ratio)
@@ -77,14 +77,7 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
             )
         if ratio == SHOWN:
             bins = np.linspace(0, 8, 61)
-            counts = np.histogram(values, bins)[0]
-            histogram.append(
-                {
-                    "left": bins[:-1],
-                    "right": bins[1:],
-                    "density": counts / values.size / np.diff(bins),
-                }
-            )
+            bars = histogram(values, bins)
             x = np.linspace(0.01, 8, 400)
             for name, law in laws.items():
                 density.append(
@@ -92,7 +85,7 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
                 )
     return {
         "distances": long_table(distances),
-        "histogram": long_table(histogram),
+        "histogram": bars,
         "density": long_table(density),
     }
 
@@ -102,15 +95,7 @@ def draw(tables: Tables) -> "Figure":
     import matplotlib.pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(7.4, 3.4))
-    bars = tables["histogram"]
-    left.bar(
-        bars["left"],
-        bars["density"],
-        bars["right"] - bars["left"],
-        align="edge",
-        color=style.OBSERVED,
-        label=r"$\sqrt{n}\,A_\perp$",
-    )
+    draw_histogram(left, tables["histogram"], r"$\sqrt{n}\,A_\perp$")
     looks = {
         "correlated": (style.PREDICTED, "-", "law for correlated inputs"),
         "orthonormal": ("#444444", style.IDEALISED, "law for orthonormal inputs"),

@@ -7,6 +7,7 @@ import numpy as np
 from attnlaw import style
 from attnlaw.correlations import prefix_correlation
 from attnlaw.figures.figure import Check, Tables, z_check
+from attnlaw.figures.histogram import draw_histogram, histogram
 from attnlaw.figures.pooling import Pieces, long_table, rows, summary, weighting
 from attnlaw.models import PooledSequences
 from attnlaw.simulation import observe, observe_spectrum
@@ -70,7 +71,7 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
     """Bin all eigenvalues of all trials; the law gives the exact mass of every bin."""
     d, trials = _sizes(quick)
     density: Pieces = []
-    histogram: Pieces = []
+    bars: Pieces = []
     outliers: Pieces = []
     for panel in PANELS:
         model = _model(panel)
@@ -80,15 +81,12 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
         n_out = 1 if model.centred else 2
         bulk = eigenvalues[:, : d - n_out]
         bins = np.linspace(0, 1.1 * right, 101)
-        counts = np.histogram(bulk, bins)[0]
         x = np.linspace(left, right, 400)
         density.append({"panel": panel, "eigenvalue": x, "density": law.density(x)})
-        histogram.append(
+        bars.append(
             {
                 "panel": panel,
-                "left": bins[:-1],
-                "right": bins[1:],
-                "share": counts / bulk.size,
+                **histogram(bulk, bins),
                 "predicted_share": np.diff(law.cdf(bins)),
                 "n_eigenvalues": bulk.size,
                 "dimension": d,
@@ -115,7 +113,7 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
             )
     return {
         "density": long_table(density),
-        "histogram": long_table(histogram),
+        "histogram": long_table(bars),
         "outliers": long_table(outliers),
     }
 
@@ -128,15 +126,7 @@ def draw(tables: Tables) -> "Figure":
     figure, panels = plt.subplots(3, 1, figsize=(6.6, 6.6))
     for axes, panel in zip(panels, PANELS, strict=True):
         bars, line = (rows(tables[t], panel=panel) for t in ("histogram", "density"))
-        width = bars["right"] - bars["left"]
-        axes.bar(
-            bars["left"],
-            bars["share"] / width,
-            width,
-            align="edge",
-            color=style.OBSERVED,
-            label="eigenvalues of $S$",
-        )
+        draw_histogram(axes, bars, "eigenvalues of $S$")
         axes.plot(
             line["eigenvalue"],
             line["density"],
@@ -177,7 +167,8 @@ def check(tables: Tables) -> list[Check]:
         words = title[4:]
         bars = rows(tables["histogram"], panel=panel)
         d = float(bars["dimension"][0])
-        distance = np.abs(np.cumsum(bars["share"]) - np.cumsum(bars["predicted_share"])).max()
+        share = bars["density"] * (bars["right"] - bars["left"])
+        distance = np.abs(np.cumsum(share) - np.cumsum(bars["predicted_share"])).max()
         checks.append(
             Check(
                 quantity=f"KS distance of the bulk to the law, {words}",

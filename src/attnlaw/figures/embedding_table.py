@@ -12,6 +12,7 @@ from attnlaw.diagnostics import EmbeddingTable, inspect_table, read_table
 from attnlaw.diagnostics.examples import TABLES, example_table
 from attnlaw.diagnostics.tables import noise_law
 from attnlaw.figures.figure import Check, Tables
+from attnlaw.figures.histogram import draw_histogram, histogram
 from attnlaw.figures.pooling import Pieces, long_table, rows
 from attnlaw.laws.separable import SeparableLaw
 
@@ -47,7 +48,7 @@ def setting(quick: bool) -> dict[str, str]:
 
 def compute(quick: bool, rng: np.random.Generator) -> Tables:
     """Inspect every table at hand."""
-    histogram: Pieces = []
+    spectrum: Pieces = []
     line: Pieces = []
     outliers: Pieces = []
     subset: Pieces = []
@@ -56,17 +57,8 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
         report = inspect_table(table, rng=rng)
         k = len(report.outliers)
         bins = np.geomspace(0.7 * report.eigenvalues[-1], 1.4 * report.eigenvalues[0], 71)
-        step = np.log(bins[1] / bins[0])
-        histogram.append(
-            {
-                "table": name,
-                "left": bins[:-1],
-                "right": bins[1:],
-                "density": np.histogram(report.eigenvalues[k:], bins)[0]
-                / (len(report.eigenvalues) - k)
-                / step,
-            }
-        )
+        bars = histogram(report.eigenvalues[k:], bins, logarithmic=True)
+        spectrum.append({"table": name, **bars})
         law = noise_law(report)
         line.append(_smoothed(name, "whole", law, bins))
         outliers.append({"table": name, "eigenvalue": report.eigenvalues[: max(k, 1)]})
@@ -75,14 +67,7 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
             continue
         seen = check.eigenvalues.ravel()
         bins = np.geomspace(0.7 * max(seen.min(), 1e-3 * np.median(seen)), 1.4 * seen.max(), 71)
-        subset.append(
-            {
-                "table": name,
-                "left": bins[:-1],
-                "right": bins[1:],
-                "density": np.histogram(seen, bins)[0] / len(seen) / np.log(bins[1] / bins[0]),
-            }
-        )
+        subset.append({"table": name, **histogram(seen, bins, logarithmic=True)})
         ratio = report.dimension / (check.n_rows - 1)
         for kind, scales in (("lengths", check.scales), ("equal", np.ones(1))):
             law = SeparableLaw(check.population, ratio=ratio, rows=scales)
@@ -100,7 +85,7 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
             }
         )
     return {
-        "histogram": long_table(histogram),
+        "histogram": long_table(spectrum),
         "lines": long_table(line),
         "outliers": long_table(outliers),
         "subsets": long_table(subset),
@@ -150,15 +135,7 @@ def draw(tables: Tables) -> "Figure":
     for (left, right), name in zip(grid, names, strict=True):
         fact = rows(tables["facts"], table=name)
         for axes, bars in ((left, tables["histogram"]), (right, tables["subsets"])):
-            bars = rows(bars, table=name)
-            axes.bar(
-                bars["left"],
-                bars["density"],
-                bars["right"] - bars["left"],
-                align="edge",
-                color=style.OBSERVED,
-                label="eigenvalues",
-            )
+            draw_histogram(axes, rows(bars, table=name), "eigenvalues")
             axes.set_xscale("log")
             axes.set_ylabel("density of the logarithm")
         whole = rows(tables["lines"], table=name, kind="whole")
