@@ -172,6 +172,29 @@ def test_in_single_precision_what_was_asked_stays_orthonormal(vocab_ratio):
 
 
 @engines
+def test_in_a_long_chain_rounding_does_not_grow(engine):
+    """One slow search is left when the others are done; its errors must not feed each other."""
+    d, rng = 1500, np.random.default_rng(0)
+    V = MODEL.sizes(d).n_vocab
+    noise = TokenNoise(MODEL, d, rng, MODEL.weights[None], sample_and_population(MODEL, V))
+    if engine == "compiled":
+        run, _ = begin_run(noise, d, rng)
+    else:
+        table = RevealedMatrix(noise.rows, d, rng)
+        run = revealed_run(noise, table, None)
+    run.advance(10)
+    run.keep(np.array([False, False, True]))
+    run.advance(150)
+    if engine == "compiled":
+        P = run._state.asked[: run._state.counts[0]].T
+    else:
+        P = np.concatenate([chunk.T for chunk in table._asked._filled()], axis=1)
+    P = P.astype(np.float64)
+    assert np.abs(P.T @ P - np.eye(P.shape[1])).max() < 2e-5
+    assert np.linalg.eigvalsh(run.matrix[0])[-1] < 1.1 * al.predict(MODEL).bulk_edge[0]
+
+
+@engines
 @pytest.mark.parametrize("dimension", [2, 3, 7])
 @pytest.mark.parametrize("reading", READINGS)
 def test_tiny_sizes_are_exhausted(reading, dimension, engine, monkeypatch):

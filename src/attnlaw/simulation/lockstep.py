@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from attnlaw.simulation.draws import chi, fill_normal
 from attnlaw.simulation.kernels import add_gram_product, compiled
+from attnlaw.simulation.revealed import OBLIQUE
 
 __all__ = ["Covariances", "State", "advance", "roots"]
 
@@ -41,6 +42,7 @@ class State(NamedTuple):
     basis: Floats  # Y: (matrices, room, room), vectors as rows
     newest: Floats  # Y_k: (matrices, block, room)
     matrix: Floats  # YᵀSY: (matrices, room, room)
+    lost: Floats  # (2,): inner products in the last two blocks of P, over eps
 
 
 @compiled(fastmath=True)
@@ -213,7 +215,7 @@ def transpose_multiply(words, n_columns, vectors, state):
     """
     asked, known = state.counts[0], state.counts[1]
     inside = dots(vectors, state.images[:known])
-    new, shares = split(vectors, state.asked, asked)
+    new, shares = split(vectors, state.asked, asked, state.lost)
     R = gaussian_triangle(words, n_columns - known, new)
     rank, asked = len(R), asked + new
 
@@ -237,7 +239,7 @@ def transpose_multiply(words, n_columns, vectors, state):
 
 
 @compiled(fastmath=True)
-def split(vectors, asked, p):
+def split(vectors, asked, p, lost):
     """Write W = P A + P₁ B; append P₁ to `asked`, return its size and B (overwrites W)."""
     n = len(vectors)
     lengths = np.empty(n)
@@ -246,7 +248,10 @@ def split(vectors, asked, p):
     project_out(vectors, asked[:p])
     shares = np.zeros((n, n))
     new, sine = orthonormalise(vectors, lengths, asked, p, shares)
-    if sine < 0.1:  # one projection leaves too much rounding behind
+    rounding = 1 / sine
+    lost[0], lost[1] = lost[1], rounding + max(lost[0], lost[1]) / sine
+    if lost[1] > OBLIQUE:
+        lost[1] = rounding
         again = asked[p : p + new].copy()
         project_out(again, asked[:p])
         correction = np.zeros((n, n))

@@ -17,7 +17,7 @@ __all__ = ["FullSpace", "RevealedMatrix", "UnseenSpace"]
 Floats = NDArray[np.float64]
 Vectors = NDArray[np.floating]
 
-OBLIQUE = 1e-2  # squared sine below which one projection leaves too much rounding behind
+OBLIQUE = 100.0  # inner products that may be taken for zero, in units of the rounding
 
 
 class Space(Protocol):
@@ -137,6 +137,7 @@ class RevealedMatrix:
         self.rows, self.n_columns, self.rng, self.chained = rows, n_columns, rng, chained
         self.n_known = n_first
         self._asked, self._images = Columns(), Columns()
+        self._lost = 0.0, 0.0  # inner products in the last two blocks of P, over eps
         self.newest = rows.gaussian(n_first, rng)  # images of the directions revealed last
         self._images.append(self.newest)
 
@@ -168,12 +169,21 @@ class RevealedMatrix:
         return inside
 
     def _split(self, vectors: Vectors) -> tuple[Vectors, Floats]:
-        """Return P₁ and B with W = P A + P₁ B, and remember P₁ as asked."""
+        """Return P₁ and B with W = P A + P₁ B, and remember P₁ as asked.
+
+        One projection turns inner products ε among the columns of P into at most ε/sine between
+        P and P₁, the sine being that of the angle between W and P. In a Krylov space W lies
+        mostly along the last two blocks, so without a second projection ε would grow from step
+        to step; it is followed, and the second one is made when it is needed.
+        """
         W = fitted(vectors, self.rows.size)
         lengths = np.sqrt(np.einsum("ij,ij->j", W, W, dtype=np.float64))
         W = W - self._asked.combine(self._asked.dot(W), self.rows.size)
-        new, shares, obliqueness = orthonormal(W, lengths)
-        if obliqueness < OBLIQUE:
+        new, shares, sine = orthonormal(W, lengths)
+        rounding = 1 / sine
+        self._lost = self._lost[1], rounding + max(self._lost) / sine
+        if self._lost[1] > OBLIQUE:
+            self._lost = self._lost[0], rounding
             new = new - self._asked.combine(self._asked.dot(new), self.rows.size)
             new, correction, _ = orthonormal(new, np.ones(new.shape[1]))
             shares = correction @ shares
@@ -241,7 +251,7 @@ class Columns:
 
 
 def orthonormal(vectors: Vectors, lengths: Floats) -> tuple[Vectors, Floats, float]:
-    """Return orthonormal Q and B with vectors = Q B, and the smallest squared sine met.
+    """Return orthonormal Q and B with vectors = Q B, and the smallest sine met.
 
     `lengths` are those of the same vectors before anything was taken from them: what is left of
     one counts as rounding, and gives no column of Q, when it is that much shorter.
@@ -258,7 +268,7 @@ def orthonormal(vectors: Vectors, lengths: Floats) -> tuple[Vectors, Floats, flo
     kept = values > max(1e-14, (10 * np.finfo(vectors.dtype).eps) ** 2)
     roots, turns = np.sqrt(values[kept]), turns[:, kept]
     Q = vectors @ (inverse[:, None] * turns / roots).astype(vectors.dtype)
-    return Q, (turns * roots).T * lengths, float(values[kept].min(initial=1.0))
+    return Q, (turns * roots).T * lengths, float(np.sqrt(values[kept].min(initial=1.0)))
 
 
 def fitted(array: Vectors, size: int) -> Vectors:

@@ -58,6 +58,7 @@ class TokenRun:
             basis=np.zeros((n, block * n_steps, room)),
             newest=np.zeros((n, block, room)),
             matrix=np.zeros((n, block * (n_steps + 1), block * (n_steps + 1))),
+            lost=np.zeros(2),
         )
         fill_normal(self._words, self._state.images[:1])
         self.spikes = self.ask(noise.directions.T / V) if with_spikes else None  # m and z̄
