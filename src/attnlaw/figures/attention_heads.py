@@ -96,6 +96,7 @@ def draw(tables: Tables) -> "Figure":
     left.set_xlabel("squared singular value")
     left.set_ylabel("density in the logarithm")
     left.set_title(f"(a) {tables['density']['n_tokens'][0]} tokens")
+    left.set_ylim(0, 1.6 * tables["density"]["density"].max())
     left.legend(loc="upper left")
     right.set_xscale("log")
     ticks = np.unique(tables["distances"]["n_tokens"])

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnlaw.correlations import prefix_correlation
-from attnlaw.figures.figure import Check, Tables
+from attnlaw.figures.figure import Check, Tables, z_check
 from attnlaw.figures.pooling import Pieces, long_table, rows
 from attnlaw.models import PooledSequences
 from attnlaw.simulation import observe
@@ -74,6 +74,7 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
                 {
                     "quantity": name,
                     "dimension": [d],
+                    "n_trials": trials,
                     "relative_error": error,
                     "standard_error": squares.std(ddof=1) / np.sqrt(trials) / (2 * error),
                     "predicted": predicted,
@@ -87,7 +88,7 @@ def _rate(tables: Tables, name: str) -> tuple[float, float, float]:
     """Fit log error = slope · log d + level; return slope, its standard error, and level."""
     table = rows(tables["errors"], quantity=name)
     x, y = np.log(table["dimension"]), np.log(table["relative_error"])
-    weights = table["relative_error"] / table["standard_error"]
+    weights = np.sqrt(2 * table["n_trials"])  # one over the standard error of the logarithm
     (slope, level), covariance = np.polyfit(x, y, 1, w=weights, cov="unscaled")
     return float(slope), float(np.sqrt(covariance[0, 0])), float(level)
 
@@ -121,10 +122,10 @@ def draw(tables: Tables) -> "Figure":
 
 
 def check(tables: Tables) -> list[Check]:
-    """Compare fitted with theoretical rates."""
+    """Compare fitted with theoretical rates, and every size with the fit."""
     checks = []
     for name, (words, rate, _, _) in QUANTITIES.items():
-        slope, error, _ = _rate(tables, name)
+        slope, error, level = _rate(tables, name)
         checks.append(
             Check(
                 quantity=f"exponent of $d$ in the error of the {words}",
@@ -132,6 +133,21 @@ def check(tables: Tables) -> list[Check]:
                 observed=slope,
                 tolerance=5 * error + 0.03,
                 basis="5 standard errors of the fit, plus 0.03 for corrections at small $d$",
+            )
+        )
+        table = rows(tables["errors"], quantity=name)
+        fit = np.exp(level + slope * np.log(table["dimension"]))
+        # A standard error that a few bad trials made large must not excuse them: the error of a
+        # root mean square of n Gaussian deviations is 1/√(2n) of it.
+        own = fit / np.sqrt(2 * table["n_trials"])
+        checks.append(
+            z_check(
+                f"error of the {words} beside the fit",
+                fit,
+                table["relative_error"],
+                own,
+                finite_size=0.1 * fit,
+                basis="a tenth for corrections at small $d$",
             )
         )
     return checks
