@@ -57,7 +57,6 @@ def _compute(quick: bool, rng: np.random.Generator) -> Tables:
         seen = observe_attention(model, draws, rng)
         top, top_error = summary(seen.top_singular_value)
         second, second_error = summary(seen.second_singular_value)
-        edge = float(attention_law(model, order="first").edges[-1])
         pieces.append(
             {
                 "inverse_temperature": [beta],
@@ -66,9 +65,18 @@ def _compute(quick: bool, rng: np.random.Generator) -> Tables:
                 "top_error": top_error,
                 "second": second,
                 "second_error": second_error,
-                "second_predicted": np.sqrt(edge / n),
+                "second_predicted": _predicted_second(model),
             }
         )
+    curve = np.linspace(0.5, 3, 51)
+    models = [
+        SelfAttention(n_tokens=n, head_dimension=n, inverse_temperature=float(beta))
+        for beta in curve
+    ]
+    line = {
+        "inverse_temperature": curve,
+        "second": np.array([_predicted_second(model) for model in models]),
+    }
     frozen = SelfAttention(n_tokens=n, head_dimension=n, inverse_temperature=50.0)
     shares = []
     counts = np.arange(7)
@@ -78,8 +86,14 @@ def _compute(quick: bool, rng: np.random.Generator) -> Tables:
     poisson = np.diff(pdtr(counts, 1.0), prepend=0.0)
     return {
         "leading": long_table(pieces),
+        "predicted": line,
         "frozen": {"count": counts, "share": mean, "standard_error": error, "poisson": poisson},
     }
+
+
+def _predicted_second(model: SelfAttention) -> float:
+    """Return s₂ = √(λ₊/n) by the law of first order."""
+    return float(np.sqrt(attention_law(model, order="first").edges[-1] / model.n_tokens))
 
 
 def draw(tables: Tables) -> "Figure":
@@ -97,10 +111,12 @@ def draw(tables: Tables) -> "Figure":
                   label=r"$s_2(A)$")  # fmt: skip
     left.axhline(1, color=style.PREDICTED)
     label = r"law: 1 and $\sqrt{\lambda_+/n}$"
-    left.plot(beta, table["second_predicted"], color=style.PREDICTED, label=label)
+    line = tables["predicted"]
+    left.plot(line["inverse_temperature"], line["second"], color=style.PREDICTED, label=label)
     left.axvline(np.sqrt(np.log(n)), color=style.EDGE, linestyle=":", linewidth=1)
-    left.annotate(r"$\sqrt{\log n}$", (np.sqrt(np.log(n)), 0.03), xytext=(-4, 0), ha="right",
-                  textcoords="offset points", fontsize=8)  # fmt: skip
+    left.annotate(r"$\sqrt{\log n}$", (np.sqrt(np.log(n)), 0.06), xytext=(-4, 0), ha="right",
+                  xycoords=("data", "axes fraction"), textcoords="offset points",
+                  fontsize=8)  # fmt: skip
     left.set_yscale("log")
     left.set_ylim(top=max(4, 1.3 * table["top"].max()))
     left.set_xlabel(r"inverse temperature $\beta$")
@@ -121,8 +137,7 @@ def check(tables: Tables) -> list[Check]:
     """Compare the law below breakdown, its failure above, and the frozen limit."""
     table, frozen = tables["leading"], tables["frozen"]
     beta, n = table["inverse_temperature"], float(table["n_tokens"][0])
-    cold = beta <= 0.75
-    hot = beta >= 2.25
+    cold, warm, hot = beta <= 0.75, (beta >= 1) & (beta <= 2), beta >= 2.25
     allowed = 3 * n ** (-2 / 3) * table["second_predicted"]
     return [
         z_check(
@@ -132,6 +147,16 @@ def check(tables: Tables) -> list[Check]:
             table["second_error"][cold],
             finite_size=allowed[cold],
             basis=r"a relative $3\,n^{-2/3}$",
+        ),
+        z_check(
+            r"$s_2(A)$ at $1\le\beta\le 2$",
+            table["second_predicted"][warm],
+            table["second"][warm],
+            table["second_error"][warm],
+            finite_size=allowed[warm],
+            basis=r"a relative $3\,n^{-2/3}$",
+            explanation=r"The bulk keeps its edge, but the largest of $n^2$ log-normal entries, "
+            r"about $e^{2\beta\sqrt{\log n}}$ of the others, stand out of it on their own.",
         ),
         z_check(
             r"$s_2(A)$ at $\beta\ge 2.25$, towards the breakdown",
@@ -150,7 +175,8 @@ def check(tables: Tables) -> list[Check]:
             frozen["standard_error"],
             finite_size=2 / n,
             basis="$2/n$ of finite size",
-            explanation=r"Keys of larger norm attract more rows when $d_k$ is finite: the counts "
-            "are spread a little more than Poisson's.",
+            explanation=r"Keys of larger norm attract more rows when $d_k$ is finite: the "
+            r"logarithm of their rate has a spread of about $2\log n/\sqrt{2d_k}$, so that the "
+            "counts are those of a mixed Poisson law, with more zeros.",
         ),
     ]

@@ -115,7 +115,7 @@ def draw(tables: Tables) -> "Figure":
     left.set_xlabel("squared singular value")
     left.set_ylabel("density")
     left.set_title("(a) spectrum")
-    left.legend(loc="upper right")
+    left.legend(loc="upper left", bbox_to_anchor=(0.18, 1))
     for matrix, label in MATRICES.items():
         values = rows(tables["ordered"], matrix=matrix)
         right.plot(
@@ -123,7 +123,9 @@ def draw(tables: Tables) -> "Figure":
             values["observed"],
             MARKERS[matrix],
             color=COLORS[matrix],
-            markersize=3.5,
+            markersize=3 if matrix == "softmax" else 5,
+            markerfacecolor=COLORS[matrix] if matrix == "softmax" else "none",
+            zorder=3 if matrix == "softmax" else 2,
             label=label,
         )
     right.plot(values["rank"], values["predicted"], color=style.PREDICTED, label="law")
