@@ -1,6 +1,15 @@
 """How the documentation is built: MyST pages, a gallery that runs, mathematics offline."""
 
+import sys
+from pathlib import Path
+
+import matplotlib
+
 import attnlaw
+from attnlaw import style
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE / "_extensions"), str(HERE.parent / "tests" / "support")]
 
 project = "attnlaw"
 author = "The attnlaw developers"
@@ -19,11 +28,13 @@ extensions = [
     "sphinx_click",
     "sphinx_gallery.gen_gallery",
     "sphinx-mathjax-offline",
+    "living_pages",
 ]
 
 # The pages
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
+templates_path = ["_templates"]
 exclude_patterns = ["_build", "gallery/**/*.ipynb", "gallery/**/*.zip"]
 nitpicky = False
 suppress_warnings = ["config.cache"]
@@ -40,7 +51,10 @@ plot_html_show_source_link = False
 plot_html_show_formats = False
 plot_formats = [("svg", 100)]
 plot_pre_code = "import numpy as np\nimport matplotlib.pyplot as plt\nimport attnlaw as al"
-plot_rcparams = {"savefig.bbox": "tight"}
+plot_rcparams = matplotlib.rc_params_from_file(
+    Path(style.__file__).with_name("attnlaw.mplstyle"), use_default_template=False
+)
+plot_apply_rcparams = True
 
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",

@@ -22,7 +22,7 @@ def ks_distance(sample: ArrayLike, law: Law) -> float:
     Returns
     -------
     float
-        sup over x of |F_n(x) − F(x)|, F_n the share of the sample up to x.
+        The largest distance over x of F_n(x), the share of the sample up to x, to F(x).
 
     Notes
     -----
