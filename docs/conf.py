@@ -51,9 +51,8 @@ plot_html_show_source_link = False
 plot_html_show_formats = False
 plot_formats = [("svg", 100)]
 plot_pre_code = "import numpy as np\nimport matplotlib.pyplot as plt\nimport attnlaw as al"
-plot_rcparams = matplotlib.rc_params_from_file(
-    Path(style.__file__).with_name("attnlaw.mplstyle"), use_default_template=False
-)
+sheet = Path(style.__file__).with_name("attnlaw.mplstyle")
+plot_rcparams = dict(matplotlib.rc_params_from_file(sheet, use_default_template=False))
 plot_apply_rcparams = True
 
 sphinx_gallery_conf = {

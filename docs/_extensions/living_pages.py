@@ -102,10 +102,20 @@ def list_fields(
         lines[start:start] = ["", "Attributes", "----------", *section, ""]
 
 
+def escape_bars(
+    app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]
+) -> None:
+    """Keep |x| an absolute value; to reStructuredText it would be the name of a substitution."""
+    for i, line in enumerate(lines):
+        if not line.lstrip().startswith((">>>", "...")):
+            lines[i] = line.replace("|", r"\|")
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register with Sphinx."""
     app.connect("source-read", run_examples, priority=100)
     app.connect("source-read", name_plots)
     app.connect("autodoc-process-docstring", list_fields, priority=100)
+    app.connect("autodoc-process-docstring", escape_bars, priority=110)
     app.connect("env-check-consistency", check_names)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -71,8 +71,7 @@ def page_folder() -> Iterator[Path]:
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "examples").symlink_to(ROOT / "examples")
-        (Path(folder) / ".venv").mkdir()
-        (Path(folder) / ".venv" / "bin").symlink_to(Path(sys.executable).parent)
+        (Path(folder) / ".venv").symlink_to(sys.prefix)
         os.chdir(folder)
         try:
             yield Path(folder)

@@ -25,14 +25,25 @@ def pooling_weights(
     """Weights of the positions: (L,) if no token is missing, otherwise (N, L) as the mask.
 
     As `attnlaw.estimators.pool_sequences` has them, and "late": w_l ∝ l, counting the tokens that
-    are there.
+    are there. Sequences that have a token nowhere where the weights look get their mean.
 
     Examples
     --------
     >>> pooling_weights("late", 3).round(3)
     array([0.167, 0.333, 0.5  ])
+    >>> pooling_weights([0.0, 1.0], 2, np.array([[True, True], [True, False]]))
+    array([[0., 1.],
+           [1., 0.]])
     """
-    if not isinstance(weights, str) or weights != "late":
+    if not isinstance(weights, str):
+        if mask is None:
+            return position_weights(weights, length)
+        lost = ~(mask & (np.asarray(weights) != 0)).any(axis=1)
+        each = np.empty(mask.shape)
+        each[lost] = position_weights("mean", length, mask[lost])
+        each[~lost] = position_weights(weights, length, mask[~lost])
+        return each
+    if weights != "late":
         return position_weights(weights, length, mask)
     if mask is None:
         ranks = np.arange(1.0, length + 1)

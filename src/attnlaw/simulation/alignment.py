@@ -63,7 +63,7 @@ def observe_alignment(
     -------
     Alignment
         `top_eigenvalue` and `squared_overlap` as of `observe`, of shape
-        (n_trials, *shape of the signal norm), with the weights as second axis if they are given.
+        (n_trials, … as the signal norm), with the weights as second axis if they are given.
 
     Notes
     -----
@@ -106,7 +106,7 @@ def alignment_trial(
     tolerance: float | None,
     rng: np.random.Generator,
 ) -> tuple[Floats, Floats]:
-    """Return top eigenvalue and squared overlap in one draw: (n_weights, *shape of the norms)."""
+    """Return top eigenvalue and squared overlap in one draw: (n_weights, … as the norms)."""
     norms = np.ravel(model.signal_norm).astype(np.float64)
     noise: Noise
     has_two_spikes = False
