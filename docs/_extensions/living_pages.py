@@ -21,7 +21,17 @@ from sphinx.util import logging
 
 logger = logging.getLogger(__name__)
 
-MODULES = ["", "laws", "theory", "simulation", "estimators", "diagnostics", "sweeps", "figures", "style"]
+MODULES = [
+    "",
+    "laws",
+    "theory",
+    "simulation",
+    "estimators",
+    "diagnostics",
+    "sweeps",
+    "figures",
+    "style",
+]
 FIELD = re.compile(r"^    (\w+): [^#\n]*  # (.+)$", re.MULTILINE)
 PLOT = re.compile(r"^\.\. plot::\n", re.MULTILINE)
 
