@@ -1,4 +1,4 @@
-"""The README and the guide for contributors do what they say; the build of docs/ runs its own pages."""
+"""The README does what it says, and so would any page: the build of docs/ runs its own."""
 
 import os
 import sys

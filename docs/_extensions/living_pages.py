@@ -19,19 +19,11 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 
+import attnlaw
+
 logger = logging.getLogger(__name__)
 
-MODULES = [
-    "",
-    "laws",
-    "theory",
-    "simulation",
-    "estimators",
-    "diagnostics",
-    "sweeps",
-    "figures",
-    "style",
-]
+MODULES = "laws theory simulation estimators diagnostics sweeps figures style".split()
 FIELD = re.compile(r"^    (\w+): [^#\n]*  # (.+)$", re.MULTILINE)
 PLOT = re.compile(r"^\.\. plot::\n", re.MULTILINE)
 
@@ -53,7 +45,7 @@ def run_examples(app: Sphinx, docname: str, source: list[str]) -> None:
 
 
 def name_plots(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Give each figure of a page its own file; in Markdown the directive would count them all 1."""
+    """Give each figure of a page a file of its own; in Markdown all would be number 1."""
     blocks = PLOT.split(source[0])
     stem = docname.replace("/", "-")
     for i, block in enumerate(blocks[1:], start=1):
@@ -76,8 +68,7 @@ def documented_objects(env: BuildEnvironment) -> list[Any]:
 def check_names(app: Sphinx, env: BuildEnvironment) -> None:
     """Complain about public names without a page, and public methods without a word."""
     found = documented_objects(env)
-    for module_name in MODULES:
-        module = import_module(f"attnlaw.{module_name}".rstrip("."))
+    for module in [attnlaw, *(import_module(f"attnlaw.{name}") for name in MODULES)]:
         for name in module.__all__:
             value = getattr(module, name)
             full = f"{module.__name__}.{name}"

@@ -90,7 +90,7 @@ def observe_accuracy(
     Returns
     -------
     Accuracy
-        Every field an array of shape (n_trials, …), … being that of the signal norm. Over the test set:
+        Every field an array of shape (n_trials, … as the signal norm). Over the test set:
         accuracy the share of scores x·b with the sign of the label y; mean_squared_error the
         mean of (y − x·b)²; signal_gain the slope A of the regression of x·b on the gain w·s
         (no intercept); noise_variance the mean of (x·b − A w·s)².

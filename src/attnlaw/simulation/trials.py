@@ -69,7 +69,7 @@ def observe(
     Returns
     -------
     Spike
-        Every field an array of shape (n_trials, …), … being that of the signal norm.
+        Every field an array of shape (n_trials, … as the signal norm).
 
     Notes
     -----
@@ -132,7 +132,7 @@ def observe_spectrum(
 
     Returns
     -------
-    array of shape (n_trials, …, dimension), … being that of the signal norm
+    array of shape (n_trials, … as the signal norm, dimension)
         Eigenvalues in ascending order, the zeros of a singular S among them.
 
     Examples
