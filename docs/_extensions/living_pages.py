@@ -23,7 +23,16 @@ import attnlaw
 
 logger = logging.getLogger(__name__)
 
-MODULES = "laws theory simulation estimators diagnostics sweeps figures style".split()
+MODULES = [
+    "laws",
+    "theory",
+    "simulation",
+    "estimators",
+    "diagnostics",
+    "sweeps",
+    "figures",
+    "style",
+]
 FIELD = re.compile(r"^    (\w+): [^#\n]*  # (.+)$", re.MULTILINE)
 PLOT = re.compile(r"^\.\. plot::\n", re.MULTILINE)
 
