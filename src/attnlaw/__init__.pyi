@@ -34,7 +34,7 @@ from .estimators import (
     signal_components,
 )
 from .laws import Discrete, MarchenkoPastur, Semicircle, ks_distance
-from .models import PooledClasses, PooledSequences, SelfAttention
+from .models import PooledClasses, PooledHeads, PooledSequences, SelfAttention, SequenceMixture
 from .results import Accuracy, Alignment, AttentionSpectrum, ClassSpikes, Spike, Spikes
 from .simulation import (
     LearnedWeights,
@@ -46,10 +46,13 @@ from .simulation import (
     observe_attention_spectrum,
     observe_causal_weights,
     observe_classes,
+    observe_heads,
+    observe_mixture,
     observe_spectrum,
 )
 from .theory import (
     ClassThresholds,
+    HeadCombination,
     KeyNormOutlier,
     Plan,
     Thresholds,
@@ -58,6 +61,7 @@ from .theory import (
     bulk_edge,
     bulk_law,
     class_thresholds,
+    combine_heads,
     edge_parameter,
     key_norm_outlier,
     plan,
@@ -65,6 +69,8 @@ from .theory import (
     predict_accuracy,
     predict_attention,
     predict_classes,
+    predict_heads,
+    predict_mixture,
     squared_overlap,
     thresholds,
     validity,
@@ -89,6 +95,7 @@ __all__ = [
     "ComponentAnalysis",
     "CovarianceAccumulator",
     "Discrete",
+    "HeadCombination",
     "KeyNormOutlier",
     "LearnedWeights",
     "MarchenkoPastur",
@@ -96,11 +103,13 @@ __all__ = [
     "Plan",
     "PooledClasses",
     "PooledCovariance",
+    "PooledHeads",
     "PooledSequences",
     "PoolingWeights",
     "RegimeWarning",
     "SelfAttention",
     "Semicircle",
+    "SequenceMixture",
     "SignalComponents",
     "Spike",
     "Spikes",
@@ -112,6 +121,7 @@ __all__ = [
     "bulk_law",
     "causal_weights",
     "class_thresholds",
+    "combine_heads",
     "diagnostics",
     "edge_parameter",
     "estimators",
@@ -130,6 +140,8 @@ __all__ = [
     "observe_attention_spectrum",
     "observe_causal_weights",
     "observe_classes",
+    "observe_heads",
+    "observe_mixture",
     "observe_spectrum",
     "optimal_direction",
     "optimal_weights",
@@ -141,6 +153,8 @@ __all__ = [
     "predict_accuracy",
     "predict_attention",
     "predict_classes",
+    "predict_heads",
+    "predict_mixture",
     "prefix_correlation",
     "signal_components",
     "simulation",

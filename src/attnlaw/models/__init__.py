@@ -3,6 +3,15 @@
 from attnlaw.models.attention import SelfAttention
 from attnlaw.models.checks import Sizes
 from attnlaw.models.classes import PooledClasses
+from attnlaw.models.heads import PooledHeads
+from attnlaw.models.mixtures import SequenceMixture
 from attnlaw.models.sequences import PooledSequences
 
-__all__ = ["PooledClasses", "PooledSequences", "SelfAttention", "Sizes"]
+__all__ = [
+    "PooledClasses",
+    "PooledHeads",
+    "PooledSequences",
+    "SelfAttention",
+    "SequenceMixture",
+    "Sizes",
+]

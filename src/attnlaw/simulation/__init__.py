@@ -9,7 +9,9 @@ from attnlaw.simulation.attention import (
 )
 from attnlaw.simulation.causal import observe_causal_weights
 from attnlaw.simulation.classes import observe_classes, sample_classes
+from attnlaw.simulation.heads import observe_heads
 from attnlaw.simulation.learning import LearnedWeights, learn_weights
+from attnlaw.simulation.mixtures import observe_mixture
 from attnlaw.simulation.ridge import observe_accuracy, ridge_coefficients
 from attnlaw.simulation.sequences import (
     PooledSample,
@@ -34,6 +36,8 @@ __all__ = [
     "observe_attention_spectrum",
     "observe_causal_weights",
     "observe_classes",
+    "observe_heads",
+    "observe_mixture",
     "observe_spectrum",
     "pool",
     "ridge_coefficients",

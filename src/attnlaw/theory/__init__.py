@@ -9,6 +9,8 @@ from attnlaw.theory.attention import (
 from attnlaw.theory.bulk import bulk_edge, bulk_law, edge_parameter
 from attnlaw.theory.classes import ClassThresholds, class_thresholds, predict_classes
 from attnlaw.theory.classification import predict_accuracy
+from attnlaw.theory.heads import HeadCombination, combine_heads, predict_heads
+from attnlaw.theory.mixtures import predict_mixture
 from attnlaw.theory.planning import Plan, plan
 from attnlaw.theory.spikes import predict, squared_overlap
 from attnlaw.theory.thresholds import Thresholds, thresholds
@@ -16,6 +18,7 @@ from attnlaw.theory.validity import Validity, validity
 
 __all__ = [
     "ClassThresholds",
+    "HeadCombination",
     "KeyNormOutlier",
     "Plan",
     "Thresholds",
@@ -24,6 +27,7 @@ __all__ = [
     "bulk_edge",
     "bulk_law",
     "class_thresholds",
+    "combine_heads",
     "edge_parameter",
     "key_norm_outlier",
     "plan",
@@ -31,6 +35,8 @@ __all__ = [
     "predict_accuracy",
     "predict_attention",
     "predict_classes",
+    "predict_heads",
+    "predict_mixture",
     "squared_overlap",
     "thresholds",
     "validity",

@@ -4,12 +4,14 @@ Without a signal the sample covariance has the limiting spectrum κ (MP_δ ⊠ M
 in one parameter t, z(t) = κ (t+1)(t+δ)(t+γ)/t², and everything about outliers is said in t.
 """
 
+from functools import reduce
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._validation import Real, complain, plain, real
 from attnlaw.laws import Discrete, Law, MarchenkoPastur
-from attnlaw.models import PooledClasses, PooledSequences
+from attnlaw.models import PooledClasses, PooledSequences, SequenceMixture
 from attnlaw.theory.validity import warn_if_far_from_limit
 
 __all__ = ["bulk_edge", "bulk_law", "edge_parameter"]
@@ -20,19 +22,20 @@ TINY = float(np.finfo(np.float64).tiny)
 """Stands in for 0 as a divisor, where the limit is the wanted value."""
 
 
-def bulk_law(model: PooledSequences | PooledClasses) -> Law:
+def bulk_law(model: PooledSequences | PooledClasses | SequenceMixture) -> Law:
     """Limiting spectrum of the noise: all eigenvalues but those of signal and mean.
 
     Parameters
     ----------
-    model : PooledSequences or PooledClasses
+    model : PooledSequences, PooledClasses or SequenceMixture
         Its ratios must be single numbers; its signal plays no part.
 
     Returns
     -------
     Law
-        κ (MP_δ ⊠ MP_γ), or κ (H ⊠ MP_δ ⊠ MP_γ) for noise with a spectrum H; with density, cdf,
-        quantile, edges and moments.
+        κ (MP_δ ⊠ MP_γ); κ (H ⊠ MP_δ ⊠ MP_γ) for noise with a spectrum H; and
+        MP_δ ⊠ (⊞_g q_g κ_g MP_{γ/q_g}) for a mixture. With density, cdf, quantile, edges and
+        moments.
 
     Notes
     -----
@@ -56,8 +59,14 @@ def bulk_law(model: PooledSequences | PooledClasses) -> Law:
             "single numbers when a law is asked for",
             f"shapes {np.shape(model.vocab_ratio)} and {np.shape(model.sample_ratio)}",
         )
-    warn_if_far_from_limit(model)
     delta, gamma = float(model.vocab_ratio), float(model.sample_ratio)
+    if isinstance(model, SequenceMixture):
+        gains, kind = np.unique(model.noise_gains.round(12), return_inverse=True)
+        shares = np.bincount(kind, model.kind_shares)
+        parts = zip(shares * gains, gamma / shares, strict=True)
+        laws: list[Law] = [scale * MarchenkoPastur(ratio) for scale, ratio in parts]
+        return MarchenkoPastur(delta) @ reduce(Law.__add__, laws)
+    warn_if_far_from_limit(model)
     white = MarchenkoPastur(delta) @ MarchenkoPastur(gamma)
     if isinstance(model, PooledClasses) and model.noise_spectrum is not None:
         return model.noise_gain * (Discrete(model.noise_spectrum) @ white)

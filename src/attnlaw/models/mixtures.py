@@ -1,0 +1,130 @@
+"""Sequences that differ: in length, in weights, in how their positions move together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw._validation import Real, choice, complain, frozen, real_array
+from attnlaw.correlations import check_correlation
+from attnlaw.models.checks import Sizes, check_numbers, check_weights, set_field, whole_sizes
+from attnlaw.models.sequences import Sampling
+
+__all__ = ["SequenceMixture"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SequenceMixture:
+    """Pooled sequences of several kinds, each with its own correlation and weights.
+
+    As `PooledSequences`, but a sequence is of kind g with probability q_g and then has the
+    correlation R_g of its signs and the weights w_g, of its own length. All kinds share one
+    table, so that batches of sequences of unequal length are described as well as sequences
+    whose correlation varies. Studied is the sample covariance, centred by the sample mean.
+
+    Parameters
+    ----------
+    vocab_ratio, sample_ratio, signal_norm : float or array
+        δ = d/V, γ = d/N (of all sequences) and ‖μ‖, as in `PooledSequences`.
+    correlations : sequence of arrays
+        R_g, square matrices that may differ in size.
+    weights : sequence of arrays
+        w_g of the same lengths and all of the same sum; a single array stands for all kinds.
+    shares : array, optional
+        q_g, above 0 and scaled to sum to one; equal by default.
+    sampling : "token" or "gaussian"
+        See `PooledSequences`.
+
+    Examples
+    --------
+    Half of the sequences have 5 tokens, half 20, and each is averaged:
+
+    >>> import attnlaw as al
+    >>> mixture = al.SequenceMixture(
+    ...     vocab_ratio=0.5, sample_ratio=0.4, signal_norm=1.5,
+    ...     correlations=[al.prefix_correlation(n, prefix=5) for n in (5, 20)],
+    ...     weights=[al.mean_weights(n) for n in (5, 20)],
+    ... )
+    >>> mixture.noise_gains.round(12), mixture.signal_gains.round(12)
+    (array([0.2 , 0.05]), array([1. , 0.1]))
+    """
+
+    vocab_ratio: Real  # δ = d/V
+    sample_ratio: Real  # γ = d/N
+    signal_norm: Real  # ‖μ‖
+    correlations: Sequence[Floats]  # R_g
+    weights: Sequence[Floats]  # w_g
+    shares: Floats | None = None  # q
+    sampling: Sampling = "token"
+
+    def __post_init__(self) -> None:
+        numbers = ("vocab_ratio", "sample_ratio", "signal_norm")
+        check_numbers(self, numbers, "the ratios and signal_norm")
+        kinds = tuple(frozen(check_correlation(R)) for R in self.correlations)
+        if not kinds:
+            raise complain("correlations", "at least one matrix", self.correlations)
+        single = all(np.ndim(x) == 0 for x in self.weights)
+        given = [self.weights] * len(kinds) if single else list(self.weights)
+        if len(given) != len(kinds):
+            raise complain("weights", f"{len(kinds)} arrays, one for each correlation", len(given))
+        weights = tuple(
+            frozen(check_weights(np.asarray(w), len(R))) for w, R in zip(given, kinds, strict=True)
+        )
+        sums = np.array([w.sum() for w in weights])
+        if np.ptp(sums) > 1e-9 * np.abs(sums).max():
+            raise complain("weights", "of the same sum for every kind", sums.tolist())
+        shares = np.ones(len(kinds)) if self.shares is None else self.shares
+        q = real_array("shares", shares, ndim=1)
+        if len(q) != len(kinds):
+            raise complain("shares", f"of length {len(kinds)}, one for each correlation", q)
+        if (q <= 0).any():
+            raise complain("shares", "above 0", q.tolist())
+        set_field(self, "correlations", kinds)
+        set_field(self, "weights", weights)
+        set_field(self, "shares", frozen(q / q.sum()))
+        choice("sampling", self.sampling, ("token", "gaussian"))
+
+    @property
+    def kind_shares(self) -> Floats:
+        """Shares q of the kinds."""
+        assert self.shares is not None  # equal ones were filled in
+        return self.shares
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape to which the ratios and the signal norm broadcast; () for one model."""
+        parts = (self.vocab_ratio, self.sample_ratio, self.signal_norm)
+        return np.broadcast_shapes(*map(np.shape, parts))
+
+    @property
+    def signal_gains(self) -> Floats:
+        """Weights α_g = w_gᵀR_g w_g of the signal, of each kind."""
+        pairs = zip(self.weights, self.correlations, strict=True)
+        return np.array([max(float(w @ R @ w), 0.0) for w, R in pairs])
+
+    @property
+    def noise_gains(self) -> Floats:
+        """Weights κ_g = w_gᵀw_g of the noise, of each kind."""
+        return np.array([float(w @ w) for w in self.weights])
+
+    @property
+    def signal_gain(self) -> float:
+        """Weight ᾱ = Σ q_g α_g of the signal in the pooled covariance."""
+        return float(self.kind_shares @ self.signal_gains)
+
+    @property
+    def noise_gain(self) -> float:
+        """Weight κ̄ = Σ q_g κ_g of the noise in the pooled covariance."""
+        return float(self.kind_shares @ self.noise_gains)
+
+    @property
+    def snr(self) -> float:
+        """Signal-to-noise ratio ᾱ/κ̄ of the population."""
+        return self.signal_gain / self.noise_gain
+
+    def sizes(self, dimension: int) -> Sizes:
+        """Whole numbers closest to the ratios at this dimension (an even vocabulary)."""
+        return whole_sizes(self, dimension, multiple=2)

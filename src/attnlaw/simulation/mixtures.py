@@ -1,0 +1,142 @@
+"""Sequences of several kinds, drawn from one table and measured without closed forms."""
+
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw._validation import Random, count, random_generator
+from attnlaw.models import SequenceMixture
+from attnlaw.results import Spike
+from attnlaw.simulation.memory import check_memory
+from attnlaw.simulation.sequences import class_means, pool, sample_tokens, split_classes
+from attnlaw.simulation.signs import sample_signs
+from attnlaw.simulation.spectrum import covariance, leading_eigenpairs, squared_overlap
+from attnlaw.simulation.workers import Progress, run_trials
+
+__all__ = ["MixtureSample", "observe_mixture", "sample_mixture"]
+
+Floats = NDArray[np.float64]
+
+
+class MixtureSample(NamedTuple):
+    """One draw at a finite size: X = noise + ‖μ‖ gains e₁ᵀ."""
+
+    gains: Floats  # w_g·s (N,)
+    noise: Floats  # X₀ (N, d)
+    bulk: Floats  # (N, d): the same with tokens stripped of the mean of their class
+    within: Floats  # (V, d): the table without its class means; the table itself if idealised
+    difference: Floats  # m (d,): half the difference of the class means; 0 if idealised
+
+
+def observe_mixture(
+    model: SequenceMixture,
+    dimension: int,
+    n_trials: int = 1,
+    rng: Random = None,
+    *,
+    n_workers: int = 1,
+    progress: Progress | None = None,
+) -> Spike:
+    """Draw sequences of several kinds, several times, and measure their leading eigenpair.
+
+    Parameters
+    ----------
+    model : SequenceMixture
+        What is drawn. The ratios must be single numbers; the signal norm may be an array,
+        whose entries share the noise of a trial.
+    dimension : int
+        d.
+    n_trials, rng, n_workers, progress
+        As in `observe`.
+
+    Returns
+    -------
+    Spike
+        The fields of `observe`, of shape (n_trials, *shape of the signal norm), for centred
+        sequences; every matrix is formed.
+
+    Examples
+    --------
+    >>> import attnlaw as al
+    >>> mixture = al.SequenceMixture(
+    ...     vocab_ratio=0.5, sample_ratio=0.25, signal_norm=[0.0, 4.0],
+    ...     correlations=[al.prefix_correlation(n, prefix=2) for n in (2, 6)],
+    ...     weights=[al.mean_weights(n) for n in (2, 6)])
+    >>> al.observe_mixture(mixture, dimension=50, n_trials=3, rng=0).is_detectable.all(axis=0)
+    array([False,  True])
+    """
+    d, V, N = model.sizes(dimension)
+    count("n_workers", n_workers)
+    longest = max(map(len, model.weights))
+    gaussians = N * V if model.sampling == "gaussian" else 0
+    check_memory(
+        n_workers * 8 * (2 * V * d + 4 * N * d + 4 * d**2 + 3 * N * longest + gaussians), d
+    )
+    trial = partial(_trial, model, d)
+    trials = run_trials(trial, n_trials, rng, n_workers=n_workers, progress=progress)
+    columns = {name: [vars(spike)[name] for spike in trials] for name in vars(trials[0])}
+    return Spike(**{name: np.stack(column) for name, column in columns.items()})
+
+
+def sample_mixture(model: SequenceMixture, dimension: int, rng: Random = None) -> MixtureSample:
+    """Draw a table, the kind of every sequence, its signs and tokens, and pool.
+
+    Notes
+    -----
+    Kind by kind as in `sample_pooled`: X₀ = M Z for tokens, √κ_g g Z/√V idealised, √κ_g g with
+    an infinite vocabulary.
+    """
+    rng = random_generator(rng)
+    d, V, N = model.sizes(dimension)
+    Z = rng.standard_normal((V, d))
+    kind = rng.choice(len(model.weights), size=N, p=model.kind_shares)
+    gains, noise = np.empty(N), np.empty((N, d))
+    token = model.sampling == "token" and V > 0
+    for g, (w, R) in enumerate(zip(model.weights, model.correlations, strict=True)):
+        rows = kind == g
+        signs = sample_signs(R, int(rows.sum()), rng)
+        gains[rows] = signs @ w
+        if token:
+            noise[rows] = pool(Z, sample_tokens(signs, V, rng), w)
+        elif V > 0:
+            noise[rows] = np.sqrt(w @ w / V) * (rng.standard_normal((len(signs), V)) @ Z)
+        else:
+            noise[rows] = np.sqrt(w @ w) * rng.standard_normal((len(signs), d))
+    if not token:
+        return MixtureSample(gains, noise, noise, Z, np.zeros(d))
+    mean, difference = class_means(Z)
+    bulk = noise - model.weights[0].sum() * mean - np.outer(gains, difference)
+    return MixtureSample(gains, noise, bulk, split_classes(Z).within, difference)
+
+
+def _trial(model: SequenceMixture, dimension: int, rng: np.random.Generator) -> Spike:
+    """Measure one draw, for every signal norm."""
+    drawn = sample_mixture(model, dimension, rng)
+    V, signal = len(drawn.within), np.eye(dimension)[0]
+    edge = float(leading_eigenpairs(covariance(drawn.bulk, centred=True))[0][0])
+    noise = drawn.within.T @ drawn.within / V if V else np.eye(dimension)
+    norms = np.asarray(model.signal_norm)
+    rows = []
+    for norm in norms.ravel():
+        X = drawn.noise.copy()
+        X[:, 0] += norm * drawn.gains
+        spike = norm * signal + drawn.difference
+        C = model.noise_gain * noise + model.signal_gain * np.outer(spike, spike)
+        (top,), (v,) = leading_eigenpairs(covariance(X, centred=True))
+        (population,), (c,) = leading_eigenpairs(C)
+        overlaps = [squared_overlap(*pair) for pair in ((v, signal), (c, signal), (v, c))]
+        rows.append([top, population, *map(float, overlaps)])
+    table = np.array(rows).T.reshape(5, *norms.shape)
+    edges = np.full(norms.shape, edge)
+    return Spike(
+        top_eigenvalue=table[0],
+        squared_overlap=table[2],
+        bulk_edge=edges,
+        population_eigenvalue=table[1],
+        population_overlap=table[3],
+        sample_overlap=table[4],
+        mean_eigenvalue=edges,
+        is_detectable=table[0] > (1 + dimension ** (-2 / 3)) * edge,
+    )
