@@ -18,6 +18,7 @@ COMMANDS = {
     "law": "Describe a limiting spectrum: edges, moments, quantiles, density.",
     "pool": "Rank poolings of your own sequences, with labels or without.",
     "table": "Inspect an embedding table: noise, outliers, and a check that can fail.",
+    "heads": "Compare attention heads with random ones: structure, outliers, verdicts.",
     "explore": "Open the explorer: the laws under sliders, in a browser.",
     "reproduce": "Reproduce the figures of both papers: pictures, tables, report.",
 }

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
@@ -11,7 +11,15 @@ from typing import Any
 import click
 import numpy as np
 
-__all__ = ["describe_model", "print_json", "print_table", "save_json", "shown", "working"]
+__all__ = [
+    "describe_model",
+    "print_json",
+    "print_table",
+    "progress_bar",
+    "save_json",
+    "shown",
+    "working",
+]
 
 
 def print_json(document: Any) -> None:
@@ -37,6 +45,18 @@ def working(what: str) -> Iterator[None]:
     with Progress(*columns, console=console, transient=True, disable=quiet) as progress:
         progress.add_task(what, total=None)
         yield
+
+
+@contextmanager
+def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show a bar on stderr while people watch; what it yields takes the number done so far."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)
 
 
 def _jsonable(value: Any) -> Any:

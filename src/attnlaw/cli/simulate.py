@@ -1,7 +1,5 @@
 """`attnlaw simulate`: what happens, beside what theory says."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +9,7 @@ import numpy as np
 import attnlaw as al
 from attnlaw._validation import Real
 from attnlaw.cli.options import DIMENSION, json_option, model_from, model_options
-from attnlaw.cli.output import describe_model, print_json, print_table
+from attnlaw.cli.output import describe_model, print_json, print_table, progress_bar
 
 __all__ = ["command"]
 
@@ -65,7 +63,7 @@ def command(
     if ridge is not None:
         predicted["accuracy"] = al.predict_accuracy(model, ridge)
     observed: dict[str, Any] = {}
-    with _progress(trials * len(predicted)) as advance_to:
+    with progress_bar("simulating", trials * len(predicted)) as advance_to:
         observed["spike"] = al.observe(
             model, dimension, trials, rng=seed, n_workers=workers, progress=advance_to
         )
@@ -113,15 +111,3 @@ def compare(predicted: Any, observed: Any) -> Comparison:
     z = np.where(error > 0, gap / np.where(error > 0, error, 1.0), np.nan)
     z = np.where((error == 0) & (gap == 0), 0.0, z)
     return Comparison(predicted=expected, observed=mean, standard_error=error, z_score=z)
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """Show a bar on stderr while people watch."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("simulating", total=total)
-        yield lambda done: bar.update(task, completed=done)

@@ -1,6 +1,7 @@
 """Independent trials on one process or several; the answer is the same."""
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
@@ -11,7 +12,7 @@ from attnlaw._validation import Random, count, random_generator
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
-__all__ = ["Progress", "run_trials"]
+__all__ = ["Progress", "one_blas_thread", "run_trials"]
 
 Result = TypeVar("Result")
 Progress = Callable[[int], None]
@@ -66,13 +67,19 @@ def _run(
     n_workers: int,
 ) -> Iterator[Result]:
     if n_workers == 1:
-        with _threads().limit(limits=1, user_api="blas"):
+        with one_blas_thread():
             yield from map(trial, streams)
         return
     from joblib import Parallel, delayed, parallel_config
 
     with parallel_config("loky", n_jobs=n_workers, inner_max_num_threads=1):
         yield from Parallel(return_as="generator")(map(delayed(trial), streams))
+
+
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Keep BLAS to one thread in a block: for many small matrices that is much the fastest."""
+    context: AbstractContextManager[object] = _threads().limit(limits=1, user_api="blas")
+    return context
 
 
 @cache

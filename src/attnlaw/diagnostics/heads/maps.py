@@ -1,0 +1,198 @@
+"""Attention maps of a model: layers × heads × n × n, from weights, scores or queries and keys."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw._validation import complain, count
+from attnlaw.simulation.attention import attention_matrix
+
+__all__ = ["AttentionMaps", "attention_maps", "maps_from_queries", "maps_from_scores"]
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+
+_LEAST_TOKENS = 8
+_SUM_ERROR = 0.01  # of a row: bfloat16 keeps its entries to 0.4 %
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AttentionMaps:
+    """Attention weights of one text, checked: each row is a distribution."""
+
+    weights: Array  # (layers, heads, n, n)
+    head_dimension: int | None = None  # d_k, when known
+    tokens: tuple[str, ...] | None = None  # the n words, when known
+    source: str = "an array"
+
+    def __iter__(self) -> Iterator[tuple[int, int, Floats]]:
+        """Go through layer, head and its map in double precision, rows summing to one."""
+        for layer, heads in enumerate(self.weights):
+            for head in range(len(heads)):
+                yield layer, head, self[layer, head]
+
+    def __getitem__(self, place: tuple[int, int]) -> Floats:
+        """Return the map of a layer and head."""
+        A = np.array(self.weights[place], dtype=np.float64)
+        np.maximum(A, 0.0, out=A)
+        A /= A.sum(axis=1, keepdims=True)
+        return A
+
+
+def attention_maps(
+    weights: Any,
+    *,
+    head_dimension: int | None = None,
+    tokens: tuple[str, ...] | None = None,
+    source: str = "an array",
+) -> AttentionMaps:
+    """Check attention weights: square maps whose rows are distributions.
+
+    Parameters
+    ----------
+    weights : array of shape (layers, heads, n, n), (heads, n, n) or (n, n)
+        Further axes are dropped if they have length 1, as that of a batch of one text.
+    head_dimension : int, optional
+        d_k.
+    tokens : tuple of str, optional
+        The n words.
+    source : str
+        Where they come from.
+
+    Examples
+    --------
+    >>> attention_maps(np.full((2, 10, 10), 0.1)).weights.shape
+    (1, 2, 10, 10)
+    """
+    A = _four_axes("attention", np.asanyarray(weights))
+    n = A.shape[-1]
+    if A.shape[-2] != n:
+        raise complain("attention", "square maps", A)
+    if n < _LEAST_TOKENS:
+        raise complain("attention", f"maps of at least {_LEAST_TOKENS} tokens", A)
+    if head_dimension is not None:
+        head_dimension = count("head_dimension", head_dimension)
+    if tokens is not None and len(tokens) != n:
+        raise complain("tokens", f"{n} words, one a row", f"{len(tokens)}")
+    for layer in range(len(A)):
+        for head in range(A.shape[1]):
+            _check_rows(np.asarray(A[layer, head], dtype=np.float64), layer, head)
+    return AttentionMaps(weights=A, head_dimension=head_dimension, tokens=tokens, source=source)
+
+
+def maps_from_scores(
+    scores: Any,
+    *,
+    causal: bool = False,
+    head_dimension: int | None = None,
+    source: str = "an array",
+) -> AttentionMaps:
+    """Return the softmax of scores by rows.
+
+    Parameters
+    ----------
+    scores : array of shape (layers, heads, n, n), (heads, n, n) or (n, n)
+        What goes into the softmax, its scale included; −∞ where a token is masked.
+    causal : bool
+        Mask later tokens.
+    head_dimension, source
+        As for `attention_maps`.
+
+    Examples
+    --------
+    >>> maps_from_scores(np.zeros((9, 9)), causal=True)[0, 0][1, :3]
+    array([0.5, 0.5, 0. ])
+    """
+    S = _four_axes("scores", np.asanyarray(scores))
+    if S.shape[-2] != S.shape[-1]:
+        raise complain("scores", "square maps", S)
+    A = np.empty(S.shape, dtype=np.float32 if S.dtype.itemsize <= 4 else np.float64)
+    for place in np.ndindex(*S.shape[:2]):
+        one = np.array(S[place], dtype=np.float64)
+        if np.isnan(one).any() or (one == np.inf).any() or np.isneginf(one).all(axis=1).any():
+            raise ValueError(
+                "scores must be finite, or −∞ for some tokens of a row, "
+                f"got {_first_bad(one)} in {_name(*place)}."
+            )
+        A[place] = attention_matrix(one, 1.0, causal=causal)
+    return attention_maps(A, head_dimension=head_dimension, source=source)
+
+
+def maps_from_queries(
+    queries: Any, keys: Any, *, causal: bool = False, source: str = "an array"
+) -> AttentionMaps:
+    """Return softmax(QKᵀ/√d_k) of queries and keys.
+
+    Parameters
+    ----------
+    queries, keys : arrays of shape (layers, heads, n, d_k), (heads, n, d_k) or (n, d_k)
+        Fewer heads of keys than of queries are shared by groups of neighbours.
+    causal : bool
+        Mask later tokens.
+    source : str
+        Where they come from.
+
+    Examples
+    --------
+    >>> Q = np.random.default_rng(0).standard_normal((3, 20, 5))
+    >>> maps_from_queries(Q, Q[:1]).head_dimension
+    5
+    """
+    Q = _four_axes("queries", np.asanyarray(queries))
+    K = _four_axes("keys", np.asanyarray(keys))
+    layers, heads, n, d = Q.shape
+    if K.shape[0] != layers or K.shape[2:] != (n, d) or heads % max(K.shape[1], 1):
+        raise complain("keys", f"of the shape of the queries, {Q.shape}", K)
+    for name, array in (("queries", Q), ("keys", K)):
+        if not np.isfinite(array).all():
+            raise complain(name, "finite", array)
+    A = np.empty((layers, heads, n, n), np.float32 if Q.dtype.itemsize <= 4 else np.float64)
+    group = heads // K.shape[1]
+    for layer, head in np.ndindex(layers, heads):
+        q, k = (np.asarray(x, np.float64) for x in (Q[layer, head], K[layer, head // group]))
+        A[layer, head] = attention_matrix(q @ k.T / d**0.5, 1.0, causal=causal)
+    return attention_maps(A, head_dimension=d, source=source)
+
+
+def _four_axes(name: str, array: Array) -> Array:
+    if array.dtype.kind not in "fiu":
+        raise complain(name, "made of real numbers", array.dtype.name)
+    given = array
+    for axis in (0, 1):  # a batch of one text, before the layers or after them
+        if array.ndim > 4 and array.shape[axis] == 1:
+            array = np.squeeze(array, axis)
+    if not 2 <= array.ndim <= 4:
+        raise complain(name, "of shape (layers, heads, n, n), (heads, n, n) or (n, n)", given)
+    if not array.size:
+        raise complain(name, "at least one number", given)
+    return array.reshape((1,) * (4 - array.ndim) + array.shape)
+
+
+def _check_rows(A: Floats, layer: int, head: int) -> None:
+    """Raise unless every row is a distribution, as far as short floats can tell."""
+    place = _name(layer, head)
+    if not np.isfinite(A).all():
+        raise ValueError(f"attention must be finite, got {_first_bad(A)} in {place}.")
+    if A.min() < -1e-6:
+        i = int(A.min(axis=1).argmin())
+        raise ValueError(f"attention must be at least 0, got {A.min():.3g} in row {i} of {place}.")
+    sums = A.sum(axis=1)
+    i = int(np.abs(sums - 1).argmax())
+    if abs(sums[i] - 1) > _SUM_ERROR:
+        raise ValueError(
+            "attention must have rows that sum to one (scores before the softmax are another "
+            f"kind), got {sums[i]:.4g} in row {i} of {place}."
+        )
+
+
+def _first_bad(A: Floats) -> str:
+    bad = ~np.isfinite(A)
+    i, j = np.argwhere(bad)[0]
+    return f"{A[i, j]} in row {i}"
+
+
+def _name(layer: int, head: int) -> str:
+    return f"layer {layer}, head {head}"

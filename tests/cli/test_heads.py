@@ -1,0 +1,129 @@
+"""`attnlaw heads`: answers, files, pictures, and one line for bad input."""
+
+import json
+
+import numpy as np
+import pytest
+from drawn_heads import queries_and_keys, scores, softmax
+from spelled_files import npy_bytes, safetensors_bytes
+
+from attnlaw.diagnostics import inspect_heads
+
+RNG = np.random.default_rng(0)
+Q, K = queries_and_keys(4, 32, 12, RNG)
+K[3, :-1] += 2 * Q[3, 1:]
+MAPS = softmax(scores(Q, K)).reshape(2, 2, 32, 32).astype(np.float32)
+
+
+@pytest.fixture
+def maps_file(tmp_path):
+    np.save(tmp_path / "maps.npy", MAPS)
+    return tmp_path / "maps.npy"
+
+
+def test_answers_what_the_library_finds(run, run_json, maps_file):
+    document = run_json("heads", str(maps_file))
+    report = inspect_heads(MAPS)
+    assert document["verdict"] == report.verdict
+    assert document["head_dimension"] == 12
+    found = document["heads"][3]
+    assert found["verdict"] == "structured"
+    assert found["place"] == "previous token"
+    assert found["distance"] == report[1, 1].distance
+    assert found["squared_singular_values"] == report[1, 1].squared_singular_values.tolist()
+    code, out, _ = run("heads", str(maps_file), "--rows", "1")
+    assert code == 0
+    assert out.splitlines()[3].startswith("L1H1")
+    assert "3 more heads" in out
+    assert report.verdict in out
+
+
+def test_writes_pictures_and_document(run, maps_file, tmp_path):
+    pytest.importorskip("matplotlib").use("Agg")
+    out = tmp_path / "new" / "folder"
+    code, _, _ = run("heads", str(maps_file), "--out", str(out), "--pictures", "2")
+    assert code == 0
+    assert (out / "heads.png").stat().st_size > 10_000
+    assert (out / "L1H1.png").stat().st_size > 10_000
+    assert len(list(out.glob("L*.png"))) == 2
+    assert json.loads((out / "heads.json").read_text())["n_layers"] == 2
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_scores_and_queries_answer_the_same(run_json, tmp_path, causal):
+    flag = ["--causal"] if causal else []
+    A = softmax(scores(Q, K), causal).astype(np.float32)
+    np.savez(tmp_path / "a.npz", attention=A)
+    np.savez(tmp_path / "s.npz", scores=scores(Q, K).astype(np.float32))
+    arrays = {"queries": Q.astype(np.float32), "keys": K.astype(np.float32)}
+    (tmp_path / "qk.safetensors").write_bytes(safetensors_bytes(arrays))
+    by_weights = run_json("heads", str(tmp_path / "a.npz"), "--head-dimension", "12")
+    by_scores = run_json("heads", str(tmp_path / "s.npz"), "--head-dimension", "12", *flag)
+    by_queries = run_json("heads", str(tmp_path / "qk.safetensors"), *flag)
+    assert by_queries["head_dimension_from"] == "known"
+    for document in (by_scores, by_queries):
+        for a, b in zip(by_weights["heads"], document["heads"], strict=True):
+            assert a["causal"] == causal
+            assert a["verdict"] == b["verdict"]
+            assert a["structure"] == pytest.approx(b["structure"], rel=1e-3)
+
+
+def test_lists_arrays(run, maps_file):
+    code, out, _ = run("heads", str(maps_file), "--list")
+    assert code == 0
+    assert "2×2×32×32" in out
+
+
+def spoiled(value):
+    A = MAPS.copy()
+    A[1, 0, 5, 6] = value
+    return A
+
+
+BAD = {
+    "missing.npy": (None, "nothing at that place"),
+    "empty.npy": (b"", "an empty file"),
+    "truncated.npy": (npy_bytes(MAPS)[:-9], "truncated"),
+    "pickled.npy": (npy_bytes(np.array([[None] * 9] * 9)), "never loaded"),
+    "none.npy": (npy_bytes(MAPS[:0]), "at least one number"),
+    "nan.npy": (npy_bytes(spoiled(np.nan)), "got nan in row 5 in layer 1, head 0"),
+    "negative.npy": (npy_bytes(spoiled(-0.5)), "at least 0, got -0.5 in row 5"),
+    "sums.npy": (npy_bytes(spoiled(0.9)), "rows that sum to one"),
+    "oblong.npy": (npy_bytes(MAPS[..., :20]), "square maps"),
+    "before-softmax.npy": (npy_bytes(scores(Q, K)), "attention must be"),
+    "line.npy": (npy_bytes(np.ones(9)), "2 to 4 axes"),
+    "words.npy": (npy_bytes(np.array(["a"])), "real numbers"),
+    "broken.safetensors": (safetensors_bytes({"t": MAPS})[:20], ".safetensors"),
+    "text.csv": (b"1,2,3", "begins"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_file_is_one_line_and_exit_code_2(run, tmp_path, name):
+    content, words = BAD[name]
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    code, out, err = run("heads", str(tmp_path / name))
+    assert (code, out) == (2, "")
+    assert err.startswith("attnlaw: ")
+    assert err.count("\n") == 1
+    assert words in err
+
+
+def test_wrong_names_and_options_are_one_line(run, tmp_path, maps_file):
+    (tmp_path / "x.safetensors").write_bytes(safetensors_bytes({"one": MAPS, "two": MAPS}))
+    file = str(tmp_path / "x.safetensors")
+    for arguments, words in (
+        ([file, "--tensor", "nope"], "one (2×2×32×32 F32)"),
+        ([file], "given with the name of one of its arrays"),
+        ([file, "--kind", "queries"], "hold an array called 'queries'"),
+        ([str(maps_file), "--text", "hello"], "reads no text"),
+        ([str(tmp_path)], "give it a --text"),
+        ([str(tmp_path), "--text", "a", "--text-file", "b"], "exclude each other"),
+        ([str(tmp_path), "--text", "a"], "hold a config.json"),
+        ([str(maps_file), "--level", "2"], "level"),
+    ):
+        code, _, err = run("heads", *arguments)
+        assert code == 2
+        assert words in err
+        assert err.count("\n") == 1
