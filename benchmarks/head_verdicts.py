@@ -1,6 +1,6 @@
 """How often random heads are called structured, and heads with planted structure are found.
 
-    python benchmarks/head_verdicts.py                  # about six minutes on one core
+    python benchmarks/head_verdicts.py                  # about two minutes on one core
     python benchmarks/head_verdicts.py --heads 20       # a glance
 
 Random heads: Gaussian queries and keys, inverse temperatures log-uniform between 0.15 and 8, the
@@ -21,7 +21,7 @@ SIZES = [(24, 64), (48, 16), (64, 8), (96, 32), (96, 128), (160, 64), (200, 32),
 STRUCTURES = {
     "previous token: k_j + c q_{j+1}": (0.1, 0.2, 0.4, 0.8),
     "first token: score of column 0 + c": (1.0, 2.0, 3.0, 4.0),
-    "copies: a share c of tokens is repeated": (0.05, 0.1, 0.2, 0.4),
+    "copies: the last c n tokens repeat those before": (0.05, 0.1, 0.2, 0.4),
     "shared direction: q_i + c z_i u, k_i + c z_i u": (0.5, 1.0, 1.5, 2.0),
     "same subspace: k = c M q + noise, M of rank 2": (0.5, 1.0, 1.5, 2.0),
 }
@@ -50,7 +50,7 @@ def planted(kind, strength, n, d, causal, n_heads, rng):
     elif kind.startswith("copies"):
         k = round(strength * n)
         for X in (Q, K):
-            X[:, n - k :] = X[:, :k]
+            X[:, n - k :] = X[:, n - 2 * k : n - k]
     elif kind.startswith("shared"):
         z, u = rng.standard_normal((n_heads, n, 1)), np.eye(d)[0]
         Q, K = Q + strength * z * u, K + strength * z * u

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from attnlaw import style
 
-__all__ = ["COLOURS", "Look", "bars", "figure", "line", "stem", "vertical"]
+__all__ = ["COLOURS", "Look", "bars", "figure", "line", "stem", "two_panels", "vertical"]
 
 Trace = dict[str, Any]
 COLOURS = {
@@ -143,3 +143,18 @@ def numbers(values: ArrayLike) -> list[Any]:
 
 def _number(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
+
+
+def two_panels(
+    look: Look, traces: list[Trace], x: Any, y: Any, x2: Any, y2: Any
+) -> dict[str, Any]:
+    """Return two panels side by side, or below each other on a narrow screen."""
+    if look.is_narrow:
+        places = ([0.0, 1.0], [0.58, 1.0], [0.0, 1.0], [0.0, 0.42])
+    else:
+        places = ([0.0, 0.46], [0.0, 1.0], [0.55, 1.0], [0.0, 1.0])
+    x, y, x2, y2 = (
+        {**axis, "domain": place} for axis, place in zip((x, y, x2, y2), places, strict=True)
+    )
+    x2, y2 = {**x2, "anchor": "y2"}, {**y2, "anchor": "x2"}
+    return figure(look, traces, x=x, y=y, xaxis2=x2, yaxis2=y2, dragmode=False)

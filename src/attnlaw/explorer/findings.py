@@ -9,28 +9,42 @@ from numpy.typing import NDArray
 import attnlaw as al
 from attnlaw._validation import complain
 from attnlaw.diagnostics import (
+    HeadFinding,
+    HeadsReport,
     PoolingAdvice,
     TableReport,
     advise_pooling,
+    inspect_heads,
     inspect_table,
     list_arrays,
+    maps_from_queries,
     read_array,
+    read_attention,
     read_table,
 )
 from attnlaw.diagnostics.examples import TABLES, example_table
 from attnlaw.diagnostics.files import EmbeddingTable
+from attnlaw.diagnostics.heads import AttentionMaps, holds_attention
 from attnlaw.diagnostics.tables import noise_law
 from attnlaw.estimators import PoolingWeights
 from attnlaw.laws.separable import SeparableLaw
 from attnlaw.simulation import sample_signs, sample_table, sample_tokens
 
-__all__ = ["EXAMPLES", "SequenceFinding", "TableFinding", "find_in_example", "find_in_file"]
+__all__ = [
+    "EXAMPLES",
+    "HeadsFinding",
+    "SequenceFinding",
+    "TableFinding",
+    "find_in_example",
+    "find_in_file",
+]
 
 Floats = NDArray[np.float64]
 
 EXAMPLES = {
     "table": "drawn: a table with a hidden direction",
     "sequences": "drawn: sequences with a prefix",
+    "heads": "drawn: heads that look back, at the first token, or nowhere",
     **{name: f"real table: {name}" for name in TABLES},
 }
 
@@ -53,6 +67,35 @@ table[250:, 0] -= 1.5
 signs = sample_signs(al.prefix_correlation(8, 3), 1000, rng)
 sequences = table[sample_tokens(signs, 500, rng)]
 """
+
+
+DRAWN_HEADS = """import numpy as np
+from attnlaw.diagnostics import maps_from_queries
+
+rng = np.random.default_rng({seed})
+queries, keys = rng.standard_normal((2, 2, 4, 64, 16))
+keys[0, 1, :-1] += 1.5 * queries[0, 1, 1:]
+keys[1, 2, 0] = queries[1, 2].mean(axis=0) * 100
+attention = maps_from_queries(queries, keys)
+"""
+
+MOST_TOKENS = 256  # of a map that is looked at here
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadsFinding:
+    """Attention heads beside random ones."""
+
+    name: str
+    source: str  # Python lines that make `attention`
+    report: HeadsReport
+
+    def chosen(self, name: str) -> HeadFinding | None:
+        """Return the head of that name; the most structured for an empty one."""
+        if not name.strip():
+            return self.report.by_structure[0]
+        wanted = name.strip().upper()
+        return next((head for head in self.report.heads if head.name == wanted), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,15 +130,26 @@ class SequenceFinding:
     advice: PoolingAdvice
 
 
-def find_in_file(path: Path, tensor: str, seed: int) -> TableFinding | SequenceFinding:
-    """Read one array of a file and report on it: a table has two axes, sequences three."""
+Finding = TableFinding | SequenceFinding | HeadsFinding
+
+
+def find_in_file(path: Path, tensor: str, seed: int) -> Finding:
+    """Read one array of a file and report on it: a table, sequences or attention maps."""
+    if holds_attention(path, tensor or None):
+        source = (
+            "from attnlaw.diagnostics import read_attention\n\n"
+            f"attention = read_attention({path.name!r}, {tensor or None!r})\n"
+        )
+        return _heads_finding(path.name, source, read_attention(path, tensor or None))
     entries = list_arrays(path)
     chosen = [entry for name, entry in entries.items() if tensor in ("", name)]
     axes = {len(entry.shape) for entry in chosen}
     if axes and 2 not in axes:
         if 3 not in axes:
             raise complain(
-                path.name, "an array with 2 axes (a table) or 3 (sequences)", sorted(axes)
+                path.name,
+                "an array with 2 axes (a table), 3 (sequences) or 4 (maps)",
+                sorted(axes),
             )
         sequences = read_array(path, tensor or None, ndim=3)
         source = (
@@ -110,7 +164,7 @@ def find_in_file(path: Path, tensor: str, seed: int) -> TableFinding | SequenceF
     return _table_finding(path.name, source, read_table(path, tensor or None), seed)
 
 
-def find_in_example(name: str, seed: int) -> TableFinding | SequenceFinding:
+def find_in_example(name: str, seed: int) -> Finding:
     """Report on an example: drawn here, or a real table of an installed package."""
     rng = np.random.default_rng(seed)
     if name in TABLES:
@@ -127,12 +181,23 @@ def find_in_example(name: str, seed: int) -> TableFinding | SequenceFinding:
         table[:, 0] += 0.5 * rng.choice([-1.0, 1.0], size=4000)
         vectors = EmbeddingTable(vectors=table, tokens=None, source="an example", name="")
         return _table_finding(EXAMPLES[name], DRAWN_TABLE.format(seed=seed), vectors, seed)
+    if name == "heads":
+        queries, keys = rng.standard_normal((2, 2, 4, 64, 16))
+        keys[0, 1, :-1] += 1.5 * queries[0, 1, 1:]
+        keys[1, 2, 0] = queries[1, 2].mean(axis=0) * 100
+        maps = maps_from_queries(queries, keys)
+        return _heads_finding(EXAMPLES[name], DRAWN_HEADS.format(seed=seed), maps)
     table = sample_table(500, 40, rng)
     table[:250, 0] += 1.5
     table[250:, 0] -= 1.5
     signs = sample_signs(al.prefix_correlation(8, 3), 1000, rng)
     sequences = table[sample_tokens(signs, 500, rng)]
     return _sequence_finding(EXAMPLES[name], DRAWN_SEQUENCES.format(seed=seed), sequences, seed)
+
+
+def _heads_finding(name: str, source: str, maps: AttentionMaps) -> HeadsFinding:
+    report = inspect_heads(maps, max_tokens=MOST_TOKENS)
+    return HeadsFinding(name=name, source=source, report=report)
 
 
 def _sequence_finding(

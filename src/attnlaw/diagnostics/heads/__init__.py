@@ -9,7 +9,7 @@ from attnlaw.diagnostics.heads.maps import (
     maps_from_scores,
 )
 from attnlaw.diagnostics.heads.models import model_attention
-from attnlaw.diagnostics.heads.reading import read_attention
+from attnlaw.diagnostics.heads.reading import holds_attention, read_attention
 
 __all__ = [
     "VERDICTS",
@@ -17,6 +17,7 @@ __all__ = [
     "HeadFinding",
     "HeadsReport",
     "attention_maps",
+    "holds_attention",
     "inspect_heads",
     "maps_from_queries",
     "maps_from_scores",

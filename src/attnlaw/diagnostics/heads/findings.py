@@ -1,13 +1,22 @@
 """What is found in attention heads, and in words."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.diagnostics.heads.nulls import Statistics
 
-__all__ = ["VERDICTS", "HeadFinding", "HeadsReport", "head_sentence", "report_sentence"]
+__all__ = [
+    "VERDICTS",
+    "HeadFinding",
+    "HeadHistogram",
+    "HeadsReport",
+    "head_histogram",
+    "head_sentence",
+    "report_sentence",
+]
 
 Floats = NDArray[np.float64]
 
@@ -80,6 +89,39 @@ class HeadsReport:
         return self.heads[layer * self.n_heads + head]
 
 
+class HeadHistogram(NamedTuple):
+    """Singular values of a head in bins even in the logarithm, its law, and what lies beyond."""
+
+    bins: Floats
+    heights: Floats  # density of log singular value, without the outliers
+    x: Floats
+    law: Floats  # at the resolution of the bins
+    outliers: Floats
+    limit: float  # what one random head in a hundred exceeds
+
+
+def head_histogram(finding: HeadFinding) -> HeadHistogram | None:
+    """Bin the singular values of a head for a picture; None for uniform attention."""
+    seen, law = np.sqrt(finding.squared_singular_values), np.sqrt(finding.predicted)
+    n, edge = len(seen), float(np.sqrt(finding.outlier_limit))
+    if not edge or not seen[-1]:
+        return None
+    lowest = max(min(float(np.quantile(seen, 0.03)), float(np.quantile(law, 0.03))), 1e-3 * edge)
+    bins = np.geomspace(lowest, 1.25 * max(edge, float(seen[-1])), int(np.clip(n / 5, 16, 48)) + 1)
+    width = float(np.log(bins[1] / bins[0]))
+    x, half = np.geomspace(bins[0], bins[-1], 300), np.exp(width / 2)
+    share = (np.arange(n) + 0.5) / n
+    above, below = (np.interp(y, law, share, left=0.0, right=1.0) for y in (x * half, x / half))
+    return HeadHistogram(
+        bins=bins,
+        heights=np.histogram(seen[seen <= edge], bins)[0] / (n * width),
+        x=x,
+        law=(above - below) / width,
+        outliers=seen[seen > edge],
+        limit=edge,
+    )
+
+
 def head_sentence(finding: HeadFinding, tokens: tuple[str, ...] | None) -> str:
     """Say in a sentence why the verdict is what it is."""
     f = finding
@@ -131,16 +173,12 @@ def report_sentence(heads: tuple[HeadFinding, ...], level: float) -> str:
     counts = {v: sum(head.verdict == v for head in heads) for v in VERDICTS}
     shown = [f"{k} {v}" for v, k in counts.items() if k]
     total = f"Of {len(heads)} heads, " if len(heads) > 1 else ""
-    text = f"{total}{', '.join(shown)}." if total else f"The head is {_single(heads[0])}."
+    text = f"{total}{', '.join(shown)}." if total else f"The head is {heads[0].verdict}."
     chance = level * len(heads)
     if counts["structured"]:
         about = f"{chance:.2g}" if chance >= 0.1 else f"{chance:.1g}"
         text += f" Of as many random heads at most {about} would be called structured on average."
     return text
-
-
-def _single(head: HeadFinding) -> str:
-    return head.verdict
 
 
 def _word(token: int, tokens: tuple[str, ...] | None) -> str:

@@ -1,7 +1,8 @@
 """Attention of a local Hugging Face model on a text (extra `hf`): nothing is downloaded."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ def _quietly(transformers: Any) -> Iterator[None]:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), redirect_stderr(StringIO()):  # bars of its own, too
             warnings.simplefilter("ignore")
             yield
     finally:

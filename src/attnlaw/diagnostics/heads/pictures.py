@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw import style
-from attnlaw.diagnostics.heads.findings import HeadFinding, HeadsReport
+from attnlaw.diagnostics.heads.findings import HeadFinding, HeadsReport, head_histogram
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -102,34 +102,21 @@ def _draw_map(axes: "Axes", scale: "Axes", finding: HeadFinding, attention: Floa
 
 def _draw_spectrum(axes: "Axes", finding: HeadFinding) -> None:
     """Draw singular values on a logarithmic axis, and the law at the resolution of the bins."""
-    seen, law = np.sqrt(finding.squared_singular_values), np.sqrt(finding.predicted)
-    n, edge = len(seen), float(np.sqrt(finding.outlier_limit))
     axes.set_xlabel("singular value of the centred head")
     axes.set_ylabel("density of log singular value")
-    if not edge or not seen[-1]:
+    part = head_histogram(finding)
+    if part is None:
         axes.set_title("uniform attention")
         return
-    lowest = max(min(float(np.quantile(seen, 0.03)), float(np.quantile(law, 0.03))), 1e-3 * edge)
-    bins = np.geomspace(lowest, 1.25 * max(edge, float(seen[-1])), int(np.clip(n / 5, 16, 48)) + 1)
-    width = float(np.log(bins[1] / bins[0]))
-    heights = np.histogram(seen[seen <= edge], bins)[0] / (n * width)
+    bins, heights, outliers = part.bins, part.heights, part.outliers
     axes.bar(bins[:-1], heights, np.diff(bins), align="edge", color=style.OBSERVED, label="head")
-    x, half = np.geomspace(bins[0], bins[-1], 300), np.exp(width / 2)
-    share = (np.arange(n) + 0.5) / n
-    above, below = (np.interp(y, law, share, left=0.0, right=1.0) for y in (x * half, x / half))
     name = "law, by theory" if finding.null == "theory" else "random heads, simulated"
-    axes.plot(x, (above - below) / width, color=style.PREDICTED, label=name)
-    axes.axvline(edge, color=style.EDGE, ls="--", lw=1)
-    top = 1.3 * max(float(heights.max()), float((above - below).max() / width))
-    outliers = seen[seen > edge]
+    axes.plot(part.x, part.law, color=style.PREDICTED, label=name)
+    axes.axvline(part.limit, color=style.EDGE, ls="--", lw=1)
+    top = 1.3 * max(float(heights.max()), float(part.law.max()))
     if outliers.size:
-        axes.plot(
-            outliers,
-            np.full(outliers.size, 0.04 * top),
-            "v",
-            color=style.OUTLIER,
-            label="outliers",
-        )
+        y = np.full(outliers.size, 0.04 * top)
+        axes.plot(outliers, y, "v", color=style.OUTLIER, label="outliers")
     axes.set_xscale("log")
     axes.set_ylim(0, top)
     what = "one outlier" if outliers.size == 1 else f"{outliers.size or 'no'} outliers"
@@ -140,13 +127,14 @@ def _draw_spectrum(axes: "Axes", finding: HeadFinding) -> None:
 def _draw_tests(axes: "Axes", finding: HeadFinding) -> None:
     """Draw each statistic over what random heads exceed at the level of the verdict."""
     seen, limits = np.array(finding.statistics), np.array(finding.limits)
-    ratios = np.maximum(seen / np.maximum(limits, 1e-12), 0.02)
+    ratios = np.where(seen > 0, np.maximum(seen / np.maximum(limits, 1e-12), 0.02), np.nan)
     order = np.arange(len(_TESTS))[::-1]
     colours = [style.OUTLIER if ratio > 1 else style.OBSERVED for ratio in ratios]
     axes.barh(order, ratios, color=colours, height=0.55)
     axes.axvline(1, color=style.EDGE, ls="--", lw=1)
+    drawn = ratios[np.isfinite(ratios)]
     axes.set_xscale("log")
-    axes.set_xlim(min(0.1, 0.8 * float(ratios.min())), max(10.0, 1.5 * float(ratios.max())))
+    axes.set_xlim(min([0.1, *0.8 * drawn]), max([10.0, *1.5 * drawn]))
     axes.set_yticks(order, _TESTS)
     axes.set_xlabel("over what random heads reach")
     axes.set_title(f"p = {finding.p_value:.1g}" if finding.p_value > 1e-12 else "p < 1e-12")

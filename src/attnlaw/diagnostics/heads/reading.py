@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
+
 from attnlaw._validation import available_memory, choice
 from attnlaw.diagnostics.files.entries import Array, Entry, bad_file, choose_entry
 from attnlaw.diagnostics.files.tables import list_arrays
@@ -14,7 +16,7 @@ from attnlaw.diagnostics.heads.maps import (
     maps_from_scores,
 )
 
-__all__ = ["KINDS", "read_attention"]
+__all__ = ["KINDS", "holds_attention", "read_attention"]
 
 KINDS = ("auto", "attention", "scores", "queries")
 
@@ -78,6 +80,44 @@ def read_attention(
     if kind == "scores":
         return maps_from_scores(array, causal=causal, head_dimension=head_dimension, source=source)
     return attention_maps(array, head_dimension=head_dimension, source=source)
+
+
+def holds_attention(path: str | Path, tensor: str | None = None) -> bool:
+    """Tell whether a file holds attention maps, and not a table or sequences.
+
+    By the name of an array (attention, scores, queries), by four axes, or by square maps whose
+    first rows are distributions.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "x.npy"
+    ...     np.save(file, np.eye(10))
+    ...     holds_attention(file)
+    True
+    """
+    entries = list_arrays(path)
+    chosen = {name: e for name, e in entries.items() if tensor is None or name == tensor}
+    known = {name for names in _NAMES.values() for name in names} - {"weights", "k", "q", "key"}
+    if any(
+        len(e.shape) >= 4 or (name.lower() in known and len(e.shape) > 1)
+        for name, e in chosen.items()
+    ):
+        return True
+    if len(chosen) != 1:
+        return False
+    entry = next(iter(chosen.values()))
+    if not 2 <= len(entry.shape) <= 3 or entry.shape[-1] != entry.shape[-2] or 0 in entry.shape:
+        return False
+    array = entry.read()
+    if array.dtype.kind != "f":
+        return False
+    first = np.asarray(array).reshape(-1, entry.shape[-1])[: entry.shape[-1]].astype(np.float64)
+    if not np.isfinite(first).all():
+        return False
+    return bool((first >= 0).all() and np.abs(first.sum(axis=1) - 1).max() < 0.01)
 
 
 def _kind(entries: Mapping[str, Entry], tensor: str | None) -> str:

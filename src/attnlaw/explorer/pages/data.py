@@ -1,4 +1,4 @@
-"""Your data: drop a table or sequences, and read what the library finds in them."""
+"""Your data: drop a table, sequences or attention maps, and read what the library finds."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,10 +8,11 @@ import numpy as np
 from dash import Dash, Input, Output, State, dcc, html, no_update
 
 from attnlaw import style
-from attnlaw.explorer.charts import Look, Trace, bars, figure, line, numbers
+from attnlaw.explorer.charts import Look, Trace, bars, figure, line, numbers, two_panels
 from attnlaw.explorer.controls import Control, Values
 from attnlaw.explorer.findings import (
     EXAMPLES,
+    HeadsFinding,
     Histogram,
     SequenceFinding,
     TableFinding,
@@ -19,6 +20,7 @@ from attnlaw.explorer.findings import (
     find_in_file,
 )
 from attnlaw.explorer.frame import Page, Reading, View, notice, shown, tex
+from attnlaw.explorer.heads_view import heads_view
 from attnlaw.explorer.simulation_panel import JOBS, register_simulation, simulation_panel
 from attnlaw.explorer.uploads import LARGEST_FILE, decoded, file_name, temporary_file
 
@@ -32,6 +34,10 @@ CONTROLS = (
     Control(
         name="seed", label="Seed", kind="whole", section="File", default=0, lowest=0,
         highest=1000, step=1, hint="Draws the subsets and halves on which findings are judged.",
+    ),
+    Control(
+        name="head", label="Attention head", kind="text", section="File", default="",
+        hint="Such as L0H2; empty shows the most structured one.",
     ),
     Control(
         name="example", label="Or an example", kind="choice", section="Example", default="table",
@@ -48,6 +54,8 @@ def view(values: Values, look: Look, extra: Any) -> View:
         return _table_view(finding, values, look)
     if isinstance(finding, SequenceFinding):
         return _sequence_view(finding, values, look)
+    if isinstance(finding, HeadsFinding):
+        return heads_view(finding, values, look)
     invitation = {
         "text": "Drop a file, or inspect an example", "showarrow": False, "xref": "paper",
         "yref": "paper", "x": 0.5, "y": 0.5, "font": {"size": 16, "color": look.colours["muted"]},
@@ -56,7 +64,8 @@ def view(values: Values, look: Look, extra: Any) -> View:
     return View(
         figure=figure(look, [], x=hidden, y=hidden, annotations=[invitation]),
         readings=[],
-        formula="A table is judged by the law of its noise, sequences by what positions share.",
+        formula="A table is judged by the law of its noise, sequences by what positions share, "
+        "attention heads by what random queries and keys would do.",
         code="""import attnlaw as al
 from attnlaw.diagnostics import inspect_table, read_table
 """,
@@ -85,7 +94,7 @@ def _table_view(found: TableFinding, values: Values, look: Look) -> View:
     axis = {"type": "log", "title": {"text": "eigenvalue"}}
     right = {"title": {"text": ""}, "rangemode": "tozero"}
     return View(
-        figure=_two(
+        figure=two_panels(
             look,
             traces,
             axis,
@@ -130,19 +139,6 @@ def _panel(
         for k, (key, values) in enumerate(part.laws.items())
     ]
     return [seen, *laws]
-
-
-def _two(look: Look, traces: list[Trace], x: Any, y: Any, x2: Any, y2: Any) -> dict[str, Any]:
-    """Return two panels side by side, or below each other on a narrow screen."""
-    if look.is_narrow:
-        places = ([0.0, 1.0], [0.58, 1.0], [0.0, 1.0], [0.0, 0.42])
-    else:
-        places = ([0.0, 0.46], [0.0, 1.0], [0.55, 1.0], [0.0, 1.0])
-    x, y, x2, y2 = (
-        {**axis, "domain": place} for axis, place in zip((x, y, x2, y2), places, strict=True)
-    )
-    x2, y2 = {**x2, "anchor": "y2"}, {**y2, "anchor": "x2"}
-    return figure(look, traces, x=x, y=y, xaxis2=x2, yaxis2=y2, dragmode=False)
 
 
 def _table_readings(found: TableFinding) -> list[Reading]:
@@ -199,7 +195,7 @@ def _sequence_view(found: SequenceFinding, values: Values, look: Look) -> View:
     down = {"autorange": "reversed", "showgrid": False, "title": {"text": ""}}
     count, length, dimension = found.shape
     return View(
-        figure=_two(look, traces, position, {"title": {"text": "weight"}}, position, down),
+        figure=two_panels(look, traces, position, {"title": {"text": "weight"}}, position, down),
         readings=[
             Reading(key="snr", label="SNR, learned", symbol="α/κ", value=shown(learned.snr)),
             Reading(
@@ -253,8 +249,9 @@ def _drop_zone() -> Any:
             [
                 html.B("Drop a file here, or press to choose one"),
                 dmc.Text(
-                    f".npy, .npz, .safetensors or .gguf, at most {limit} MiB: a table (V × d) or "
-                    "sequences (N × L × d). It is read here and removed at once.",
+                    f".npy, .npz, .safetensors or .gguf, at most {limit} MiB: a table (V × d), "
+                    "sequences (N × L × d) or attention maps (layers × heads × n × n). "
+                    "It is read here and removed at once.",
                     size="sm",
                     c="dimmed",
                 ),
@@ -301,7 +298,7 @@ def _callbacks(app: Dash) -> None:
 PAGE = Page(
     name="data",
     title="Your data",
-    purpose="Drop a table or sequences: what is signal, what is noise, which weights.",
+    purpose="Drop a table, sequences or attention maps: what is signal, what is noise.",
     controls=CONTROLS,
     view=view,
     has_extra=True,
