@@ -3,11 +3,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from drawn_heads import queries_and_keys, scores, softmax
 from explorer_hands import expect_reading, traces
 from playwright.sync_api import expect
 
 import attnlaw as al
-from attnlaw.diagnostics import advise_pooling, inspect_table
+from attnlaw.diagnostics import advise_pooling, inspect_heads, inspect_table
 from attnlaw.explorer.frame import shown
 
 
@@ -76,3 +77,29 @@ def test_an_example_is_inspected(open_page):
     exec(compile(code.inner_text(), "snippet", "exec"), scope)
     expect_reading(page, "data-reading-snr", shown(scope["learned"].snr))
     expect(page.locator("#data-sentence")).to_contain_text(scope["advice"].verdict)
+
+
+def test_attention_maps_are_reported_on(open_page, tmp_path):
+    Q, K = queries_and_keys(4, 32, 10, np.random.default_rng(0))
+    K[2, :-1] += 2 * Q[2, 1:]
+    maps = softmax(scores(Q, K)).reshape(2, 2, 32, 32)
+    report = inspect_heads(maps)
+    page = open_page("/data?head=L0H1")
+    drop(page, "maps.npy", bytes_of(maps, tmp_path))
+    expect_reading(page, "data-reading-structure", shown(report[0, 1].structure))
+    expect(page.locator("#data-sentence")).to_contain_text(report.verdict)
+    expect(page.locator("#data-heads tbody tr")).to_have_count(4)
+    page.locator("#data-head").fill("L1H0")
+    page.locator("#data-head").press("Enter")
+    expect_reading(page, "data-reading-verdict", "structured")
+    expect(page.locator("#data-sentence")).to_contain_text(report[1, 0].sentence)
+    assert "head=L1H0" in page.url
+    shown_map = traces(page, "data")["structure"]["z"]
+    assert np.ravel(shown_map) == pytest.approx([head.structure for head in report.heads])
+
+    wrong = maps.copy()
+    wrong[1, 1, 3, 4] += 0.5
+    drop(page, "wrong.npy", bytes_of(wrong, tmp_path))
+    expect(page.locator("#data-status")).to_contain_text(
+        "attention must have rows that sum to one"
+    )

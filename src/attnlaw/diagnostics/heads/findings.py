@@ -145,7 +145,11 @@ def head_sentence(finding: HeadFinding, tokens: tuple[str, ...] | None) -> str:
             f"{f.limits.distance:.3f}"
         )
     if f.n_outliers:
-        many = f"{f.n_outliers} singular values lie" if f.n_outliers > 1 else "one lies"
+        many = (
+            f"{f.n_outliers} singular values lie"
+            if f.n_outliers > 1
+            else "one singular value lies"
+        )
         reasons.append(f"{many} beyond the edge of random heads")
     if f.place_share > 0.1 or f.statistics.place > f.limits.place:
         reasons.append(f"{f.place_share:.0%} of attention goes to the {f.place}")
