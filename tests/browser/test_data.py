@@ -97,6 +97,12 @@ def test_attention_maps_are_reported_on(open_page, tmp_path):
     shown_map = traces(page, "data")["structure"]["z"]
     assert np.ravel(shown_map) == pytest.approx([head.structure for head in report.heads])
 
+    page.locator("#data-figure .nsewdrag").first.click(position={"x": 20, "y": 20})  # top left
+    expect(page.locator("#data-head")).to_have_value("L1H0")
+    page.locator("#data-figure .nsewdrag").first.click(position={"x": 20, "y": 200})
+    expect(page.locator("#data-head")).to_have_value("L0H0")
+    expect_reading(page, "data-reading-structure", shown(report[0, 0].structure))
+
     wrong = maps.copy()
     wrong[1, 1, 3, 4] += 0.5
     drop(page, "wrong.npy", bytes_of(wrong, tmp_path))

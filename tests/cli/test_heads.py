@@ -30,6 +30,7 @@ def test_answers_what_the_library_finds(run, run_json, maps_file):
     assert found["verdict"] == "structured"
     assert found["place"] == "previous token"
     assert found["distance"] == report[1, 1].distance
+    assert found["limits"]["scores"] == report[1, 1].limits.scores
     assert found["squared_singular_values"] == report[1, 1].squared_singular_values.tolist()
     code, out, _ = run("heads", str(maps_file), "--rows", "1")
     assert code == 0

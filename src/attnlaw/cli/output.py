@@ -62,6 +62,8 @@ def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
 def _jsonable(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return _jsonable(asdict(value))
+    if hasattr(value, "_asdict"):  # fields of a named tuple keep their names
+        return _jsonable(value._asdict())
     if isinstance(value, dict):
         return {str(key): _jsonable(item) for key, item in value.items()}
     if isinstance(value, np.ndarray | np.generic):

@@ -146,13 +146,20 @@ def _number(value: float) -> float | None:
 
 
 def two_panels(
-    look: Look, traces: list[Trace], x: Any, y: Any, x2: Any, y2: Any
+    look: Look,
+    traces: list[Trace],
+    x: Any,
+    y: Any,
+    x2: Any,
+    y2: Any,
+    *,
+    split: tuple[float, float] = (0.46, 0.55),
 ) -> dict[str, Any]:
-    """Return two panels side by side, or below each other on a narrow screen."""
+    """Return two panels, side by side or, on a narrow screen, below each other."""
     if look.is_narrow:
         places = ([0.0, 1.0], [0.58, 1.0], [0.0, 1.0], [0.0, 0.42])
     else:
-        places = ([0.0, 0.46], [0.0, 1.0], [0.55, 1.0], [0.0, 1.0])
+        places = ([0.0, split[0]], [0.0, 1.0], [split[1], 1.0], [0.0, 1.0])
     x, y, x2, y2 = (
         {**axis, "domain": place} for axis, place in zip((x, y, x2, y2), places, strict=True)
     )

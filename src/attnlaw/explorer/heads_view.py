@@ -14,6 +14,8 @@ from attnlaw.explorer.frame import Reading, View, shown, tex
 
 __all__ = ["heads_view"]
 
+_SPLIT = (0.42, 0.595)  # room for the colour bar between the panels
+
 
 def heads_view(found: HeadsFinding, values: Values, look: Look) -> View:
     """Return structure over layers × heads, and the spectrum of one head beside its law."""
@@ -31,7 +33,13 @@ def heads_view(found: HeadsFinding, values: Values, look: Look) -> View:
     density = {"title": {"text": ""}, "rangemode": "tozero"}
     return View(
         figure=two_panels(
-            look, [*_map(found, head, look), *_spectrum(head, look)], across, layer, axis, density
+            look,
+            [*_map(found, head, look), *_spectrum(head, look)],
+            across,
+            layer,
+            axis,
+            density,
+            split=_SPLIT,
         ),
         readings=_readings(head),
         formula=rf"""
@@ -69,7 +77,11 @@ def _map(found: HeadsFinding, chosen: HeadFinding, look: Look) -> list[Trace]:
     words = np.array(
         [f"{h.name}: {h.verdict}<br>β {h.inverse_temperature:.2f}" for h in report.heads]
     )
-    beside = {"x": 1.02, "y": 0.79, "len": 0.42} if look.is_narrow else {"x": 0.455, "len": 1.0}
+    beside = (
+        {"x": 1.02, "y": 0.79, "len": 0.42}
+        if look.is_narrow
+        else {"x": _SPLIT[0] + 0.005, "len": 1.0}
+    )
     return [
         {
             "type": "heatmap", "x": list(range(shape[1])), "y": list(range(shape[0])),

@@ -95,6 +95,10 @@ def _draw_map(axes: "Axes", scale: "Axes", finding: HeadFinding, attention: Floa
     axes.figure.colorbar(image, cax=scale, ticks=[-2, -1, 0, 1, 2])
     scale.set_yticklabels(["1/100", "1/10", "1", "10", "100"])
     axes.set_title("attention over uniform")
+    if finding.favourite_share > 0.2:  # a single column is too thin to see
+        place = (finding.favourite, -0.5)
+        axes.plot(*place, "v", color=style.OUTLIER, clip_on=False, zorder=5)
+        axes.set_title(f"attention, {finding.favourite_share:.0%} to token {finding.favourite}")
     axes.set_xlabel("attended token")
     axes.set_ylabel("token")
     axes.grid(visible=False)

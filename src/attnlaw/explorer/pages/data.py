@@ -1,5 +1,6 @@
 """Your data: drop a table, sequences or attention maps, and read what the library finds."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -37,7 +38,7 @@ CONTROLS = (
     ),
     Control(
         name="head", label="Attention head", kind="text", section="File", default="",
-        hint="Such as L0H2; empty shows the most structured one.",
+        hint="Such as L0H2, or a click on the map; empty shows the most structured one.",
     ),
     Control(
         name="example", label="Or an example", kind="choice", section="Example", default="table",
@@ -267,6 +268,19 @@ def _drop_zone() -> Any:
 
 def _callbacks(app: Dash) -> None:
     register_simulation(app, "data", CONTROLS, _example, unit="")
+
+    @app.callback(
+        Output("data-head", "value", allow_duplicate=True),
+        Input("data-figure", "clickData"),
+        prevent_initial_call=True,
+    )
+    def _choose(click: Any) -> Any:
+        """Show the head on which the map of layers and heads was clicked."""
+        try:
+            name = str(click["points"][0]["text"]).split(":")[0]
+        except (TypeError, KeyError, IndexError):
+            return no_update
+        return name if re.fullmatch(r"L\d+H\d+", name) else no_update
 
     @app.callback(
         Output("data-extra", "data", allow_duplicate=True),
