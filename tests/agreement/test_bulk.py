@@ -94,6 +94,25 @@ def test_moments_agree_once_two_sizes_remove_the_bias(name, sampling):
             assert abs(mean - al.bulk_law(wrong).moment(k)) > 5 * error, k
 
 
+@pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
+def test_overlap_suffers_where_predictions_warn_and_not_where_they_are_silent(z_score):
+    """Without correlation the prediction does not know the length; one position falls short."""
+    seen = {}
+    for length in (1, 6):
+        pooled = al.PooledSequences(
+            vocab_ratio=0.5,
+            sample_ratio=2.0,
+            signal_norm=2.2,
+            correlation=np.eye(length),
+            weights=al.mean_weights(length),
+        )
+        predicted = al.predict(pooled).squared_overlap
+        observed = al.observe(pooled, 400, 80, rng=0).squared_overlap
+        seen[length] = z_score(observed, predicted)
+    assert seen[1] < -5
+    assert abs(seen[6]) < 5
+
+
 def test_one_position_is_poisson_and_not_free_poisson():
     """L_eff = 1: the law of the limit does not hold for tokens, as theory.md §2.4 says."""
     d = 240

@@ -275,3 +275,43 @@ def test_numbers_that_are_none_are_refused(text):
 def test_endless_expressions_are_refused():
     with pytest.raises(ValueError, match="at most 10000 characters"):
         parse_law("MP(1) @ " * 5000 + "MP(1)")
+
+
+MEANS = "2,0; 0,1; -1,-1"
+
+
+def test_classes_answers_what_the_library_predicts(run, run_json, tmp_path):
+    options = ("--shares", "0.2,0.3,0.5", "--signal-scale", "0.5,1", "--noise-spectrum", "0.5,2")
+    model = al.PooledClasses(
+        vocab_ratio=0.5,
+        sample_ratio=0.4,
+        class_means=[[2.0, 0.0], [0.0, 1.0], [-1.0, -1.0]],
+        class_shares=[0.2, 0.3, 0.5],
+        noise_spectrum=[0.5, 2.0],
+        signal_scale=[0.5, 1.0],
+        correlation=PREFIX,
+        weights=al.causal_weights(20),
+    )
+    document = run_json("classes", MEANS, *options)
+    assert document["spikes"] == plain(al.predict_classes(model))
+    assert document["thresholds"] == plain(al.class_thresholds(model))
+    np.save(tmp_path / "means.npy", model.class_means)
+    assert run_json("classes", str(tmp_path / "means.npy"), *options) == document
+    _, out, _ = run("classes", MEANS, *options)
+    assert "means × 0.5" in out
+    assert "outlier 2" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("1,2; 3",), "attnlaw: means must be rows of one length, got '1,2; 3'."),
+        (("1; x",), "attnlaw: means must be numbers separated by commas"),
+        ((MEANS, "--shares", "1,2"), "attnlaw: class_shares must be of length 3"),
+        ((MEANS, "--noise-spectrum", "1"), "attnlaw: noise_spectrum must be of length 2"),
+    ],
+)
+def test_classes_refuses_in_one_line(run, arguments, sentence):
+    code, _, err = run("classes", *arguments)
+    assert code == 2
+    assert err.startswith(sentence)

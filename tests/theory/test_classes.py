@@ -25,6 +25,7 @@ def model(means=THREE, **changes):
     return al.PooledClasses(class_means=means, **COMMON | changes)
 
 
+@pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
 @pytest.mark.parametrize("sampling", ["token", "gaussian"])
 @given(delta=st.floats(0, 4), gamma=st.floats(0, 4), norm=st.floats(0, 4))
 def test_two_balanced_classes_are_pooled_sequences(sampling, delta, gamma, norm):

@@ -19,6 +19,7 @@ def heads(weights=THREE, **changes):
     return al.PooledHeads(weights=weights, **COMMON | changes)
 
 
+@pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
 @pytest.mark.parametrize("sampling", ["token", "gaussian"])
 def test_one_head_is_pooled_sequences(sampling):
     grid = {

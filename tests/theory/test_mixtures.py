@@ -21,6 +21,7 @@ def lengths(**changes):
     return al.SequenceMixture(**settings | changes)
 
 
+@pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
 @pytest.mark.parametrize("sampling", ["token", "gaussian"])
 def test_with_fixed_weights_only_the_mean_correlation_matters(sampling):
     both = [al.prefix_correlation(20, prefix=2), al.autoregressive_correlation(20, 0.9)]

@@ -90,6 +90,20 @@ def test_usual_models_do_not_warn():
         al.predict(single_position(0.5, 0.4, correlation=np.eye(5), weights=np.ones(5)))
 
 
+@pytest.mark.parametrize("length", [1, 2])
+def test_one_or_two_positions_warn_where_overlaps_were_seen_to_suffer(length):
+    """δ = .5, γ = .4: an overlap of one half loses .05 and .003 (docs/theory/alignment.md)."""
+    changes = {"correlation": np.eye(length), "weights": np.ones(length)}
+    with pytest.warns(al.RegimeWarning):
+        al.predict(single_position(0.5, 0.4, **changes))
+
+
+def test_three_positions_do_not_warn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        al.predict(single_position(0.5, 0.4, correlation=np.eye(3), weights=np.ones(3)))
+
+
 def test_note_broadcasts_over_ratios():
     note = al.validity(single_position(np.array([[0.1], [0.5]]), np.array([0.2, 0.4, 3.0])))
     assert note.fourth_moment_deviation.shape == (2, 3)

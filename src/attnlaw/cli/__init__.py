@@ -12,6 +12,7 @@ __all__ = ["main"]
 COMMANDS = {
     "predict": "Predict eigenvalue, overlap and thresholds of pooled sequences.",
     "simulate": "Simulate them, and set the observation beside the prediction.",
+    "classes": "Predict outliers of several classes, with noise of any covariance.",
     "sweep": "Observe a grid of models, resumably, on all cores or on a cluster.",
     "plan": "Find the samples, vocabulary or signal that a wanted overlap takes.",
     "weights": "Compare pooling weights on a positional correlation.",

@@ -1,4 +1,10 @@
-"""Eigenvalues that stand off a bulk of unknown shape."""
+"""Eigenvalues that stand off a bulk of unknown shape.
+
+`attnlaw.estimators.edge_spacing` asks the same, one eigenvalue after the other, of the twelve
+below it. This test takes the last wide gap among the first fifty, so that a group of outliers
+that thins out into the bulk is seen as a whole: in SmolLM2's table it counts 5 where the
+sequential test stops at 0 (2 and 2 in wordllama's, none in MiniLM's).
+"""
 
 from typing import NamedTuple
 
