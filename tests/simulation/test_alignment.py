@@ -5,9 +5,16 @@ import pytest
 from scipy.stats import ks_2samp
 
 import attnlaw as al
-from attnlaw.simulation import matrix_free
+from attnlaw.simulation import alignment, matrix_free
+from attnlaw.simulation.krylov import find_spikes
+from attnlaw.simulation.noise import sample_gains
 from attnlaw.simulation.sequences import pool, sample_table, sample_tokens, token_classes
 from attnlaw.simulation.signs import sample_signs
+from attnlaw.simulation.tokens import compiled_kernels
+
+needs_numba = pytest.mark.skipif(compiled_kernels() is None, reason="needs numba")
+if compiled_kernels() is not None:
+    from attnlaw.simulation.gaussian_run import GaussianRun, bidiagonal_table
 
 R = al.prefix_correlation(6, prefix=3)
 WEIGHTS = np.stack([al.mean_weights(6), al.causal_weights(6), al.optimal_weights(R)])
@@ -120,6 +127,79 @@ def test_bad_weights_are_refused(weights, condition):
 def test_a_bad_tolerance_is_refused():
     with pytest.raises(ValueError, match="tolerance must be above 0, got 0"):
         al.observe_alignment(MODEL, 30, tolerance=0)
+
+
+@needs_numba
+def test_a_bidiagonal_table_has_the_moments_of_a_gaussian_one():
+    """tr C and tr C², C = ZᵀZ, and the signal's entries of C and C², for all shapes of Z."""
+    rng, n = np.random.default_rng(0), 4000
+    for V, d in ((9, 4), (4, 4), (3, 6)):
+        moments = []
+        for kind in ("gaussian", "bidiagonal"):
+            rows = []
+            for _ in range(n):
+                if kind == "gaussian":
+                    Z = sample_table(V, d, rng)
+                else:
+                    diagonal, above = bidiagonal_table(V, d, rng)
+                    Z = np.diag(diagonal) + np.diag(above[:-1], 1)
+                C = Z.T @ Z
+                rows.append([np.trace(C), np.sum(C * C), C[0, 0], C[0] @ C[0]])
+            moments.append(np.array(rows))
+        a, b = moments
+        z = (a.mean(0) - b.mean(0)) / np.sqrt((a.var(0) + b.var(0)) / n)
+        assert np.abs(z).max() < 5, (V, d, z)
+
+
+@needs_numba
+@pytest.mark.parametrize(("vocab_ratio", "centred"), [(0.5, True), (0.5, False), (3.0, True)])
+def test_idealised_eigenpairs_are_those_of_the_matrices_that_were_not_formed(vocab_ratio, centred):
+    """Reveal the rest of G afterwards, form every matrix, and solve again."""
+    model, d = replace(MODEL, sampling="gaussian", vocab_ratio=vocab_ratio, centred=centred), 40
+    rng = np.random.default_rng(5)
+    run = GaussianRun(model, d, rng, WEIGHTS, n_steps=4)
+    kappa, gains = run._kappa, run.gains
+    found = find_spikes(run, model.signal_norm, tolerance=1e-24)
+    rank = 3
+    for v in np.eye(d):
+        run._make_room(1)
+        run.multiply(v[None].copy())
+    P, G = run._state.asked[: run._state.counts[0]], run._state.images[: run._state.counts[1]]
+    B = np.diag(run._B[0]) + np.diag(run._B[1, :-1], 1)
+    used = np.linalg.matrix_rank(B, tol=1e-12)  # rows of B: min(V, d)
+    assert len(P) >= used
+    factor = run_factor(model, d)
+    for i, pairs in enumerate(found):
+        np.testing.assert_allclose(gains[i], factor[:, i] @ factor[:, i], rtol=1e-12)
+        F = np.sqrt(kappa[i]) * G @ B
+        for j, norm in enumerate(model.signal_norm):
+            X = F.copy()
+            X[:rank, 0] += norm * factor[:, i]
+            values, vectors = np.linalg.eigh(X.T @ X)
+            np.testing.assert_allclose(pairs.values[0, j], values[-1], rtol=1e-9)
+            np.testing.assert_allclose(pairs.vectors[0, j, 0] ** 2, vectors[0, -1] ** 2, atol=1e-9)
+
+
+def run_factor(model, d):
+    """The gains that a run with this seed has drawn first."""
+    N = model.sizes(d).n_samples
+    return sample_gains(model, WEIGHTS, N, np.random.default_rng(5)) / np.sqrt(N)
+
+
+@needs_numba
+def test_the_idealised_model_is_the_same_written_out_or_not(monkeypatch):
+    model, n = replace(MODEL, sampling="gaussian"), 300
+    out = al.observe_alignment(model, 60, n, rng=0, weights=WEIGHTS)
+    monkeypatch.setattr(alignment, "WRITTEN_OUT", 0)
+    unseen = al.observe_alignment(model, 60, n, rng=1, weights=WEIGHTS)
+    for name in ("top_eigenvalue", "squared_overlap"):
+        a, b = getattr(out, name), getattr(unseen, name)
+        z = (a.mean(0) - b.mean(0)) / np.sqrt((a.var(0) + b.var(0)) / n)
+        assert np.abs(z).max() < 5, (name, z)
+        # Weights share their draws, so differences have the same law, too. Without a signal they
+        # are exactly zero for overlaps: all weights have the same covariance but for its scale.
+        first, second = (x[:, 0, 1:] - x[:, 1, 1:] for x in (a, b))
+        assert min(ks_2samp(x, y).pvalue for x, y in zip(first.T, second.T, strict=True)) > 1e-5
 
 
 @pytest.mark.slow

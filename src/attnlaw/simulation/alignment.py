@@ -8,16 +8,19 @@ from numpy.typing import ArrayLike, NDArray
 from attnlaw._validation import Random, complain, count, real, real_array
 from attnlaw.models import PooledSequences
 from attnlaw.results import Alignment
-from attnlaw.simulation.krylov import find_spikes
+from attnlaw.simulation.krylov import KrylovRun, find_spikes
 from attnlaw.simulation.matrix_free import begin_run
 from attnlaw.simulation.memory import check_memory, matrix_free_memory
-from attnlaw.simulation.noise import FreshNoise, GaussianNoise, Noise, TokenMatrix, TokenNoise
+from attnlaw.simulation.noise import FreshNoise, GaussianNoise, TokenMatrix, TokenNoise
 from attnlaw.simulation.spikes import assign_spikes
+from attnlaw.simulation.tokens import compiled_kernels
 from attnlaw.simulation.workers import Progress, run_trials
 
 __all__ = ["observe_alignment"]
 
 Floats = NDArray[np.float64]
+
+WRITTEN_OUT = 20_000  # dimension up to which the idealised vectors are written out
 
 
 def observe_alignment(
@@ -108,25 +111,32 @@ def alignment_trial(
 ) -> tuple[Floats, Floats]:
     """Return top eigenvalue and squared overlap in one draw: (n_weights, … as the norms)."""
     norms = np.ravel(model.signal_norm).astype(np.float64)
-    noise: Noise
-    has_two_spikes = False
-    if model.sizes(dimension).n_vocab == 0:
-        noise = FreshNoise(model, dimension, rng, weights)
-    elif model.sampling == "gaussian":
-        noise = GaussianNoise(model, dimension, rng, weights)
-    else:
-        matrices = [TokenMatrix(weights=i) for i in range(len(weights))]
-        noise = TokenNoise(model, dimension, rng, weights, matrices)
-        has_two_spikes = not model.centred
-    run, spikes = begin_run(noise, dimension, rng, with_spikes=has_two_spikes)
+    run, spikes = _begin(model, dimension, weights, rng)
     tolerance = 0.01 / np.sqrt(dimension) if tolerance is None else tolerance
-    found = find_spikes(run, norms, tolerance=tolerance, n_pairs=1 + has_two_spikes)
+    found = find_spikes(run, norms, tolerance=tolerance, n_pairs=1 if spikes is None else 2)
     if spikes is not None:
         found = [assign_spikes(pairs, spikes, norms) for pairs in found]
     shape = (len(weights), *np.shape(model.signal_norm))
     values = np.stack([pairs.values[0] for pairs in found])
     overlaps = np.stack([pairs.vectors[0, :, 0] ** 2 for pairs in found])
     return values.reshape(shape), overlaps.reshape(shape)
+
+
+def _begin(
+    model: PooledSequences, dimension: int, weights: Floats, rng: np.random.Generator
+) -> tuple[KrylovRun, Floats | None]:
+    """Begin the Krylov spaces of all weights; also the table's spikes, where there are two."""
+    if model.sizes(dimension).n_vocab == 0:
+        return begin_run(FreshNoise(model, dimension, rng, weights), dimension, rng)
+    if model.sampling == "token":
+        matrices = [TokenMatrix(weights=i) for i in range(len(weights))]
+        noise = TokenNoise(model, dimension, rng, weights, matrices)
+        return begin_run(noise, dimension, rng, with_spikes=not model.centred)
+    if compiled_kernels() and dimension <= WRITTEN_OUT:
+        from attnlaw.simulation.gaussian_run import GaussianRun
+
+        return GaussianRun(model, dimension, rng, weights), None
+    return begin_run(GaussianNoise(model, dimension, rng, weights), dimension, rng)
 
 
 def _checked_weights(model: PooledSequences, weights: ArrayLike) -> Floats:

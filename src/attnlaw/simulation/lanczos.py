@@ -1,11 +1,14 @@
 """Block Lanczos with full reorthogonalisation, step by step, several matrices at once."""
 
+from typing import TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BlockLanczos", "orthonormal_blocks"]
+__all__ = ["BlockLanczos", "grown", "orthonormal_blocks"]
 
 Floats = NDArray[np.float64]
+Kind = TypeVar("Kind", bound=np.floating)
 
 
 class BlockLanczos:
@@ -118,6 +121,11 @@ def _with_room(array: Floats, n_rows: int, n_columns: int) -> Floats:
     n, rows, columns = array.shape
     if n_rows <= rows and n_columns <= columns:
         return array
-    larger = np.zeros((n, max(rows, 2 * n_rows), max(columns, 2 * n_columns)))
-    larger[:, :rows, :columns] = array
+    return grown(array, (n, max(rows, 2 * n_rows), max(columns, 2 * n_columns)))
+
+
+def grown(array: NDArray[Kind], shape: tuple[int, ...]) -> NDArray[Kind]:
+    """Return the array in the corner of a larger one, zeros elsewhere."""
+    larger = np.zeros(shape, dtype=array.dtype)
+    larger[tuple(slice(n) for n in array.shape)] = array
     return larger

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from attnlaw.simulation.draws import chi, fill_normal
 from attnlaw.simulation.kernels import add_gram_product, compiled
 from attnlaw.simulation.revealed import OBLIQUE
+from attnlaw.simulation.rows import add_combinations, dot, dots, project_out, subtract
 
-__all__ = ["Covariances", "State", "advance", "roots"]
+__all__ = ["Covariances", "State", "advance", "advance_lanczos", "roots", "transpose_multiply"]
 
 Floats = NDArray[np.float64]
 Vectors = NDArray[np.floating]
@@ -45,81 +46,6 @@ class State(NamedTuple):
     lost: Floats  # (2,): inner products in the last two blocks of P, over eps
 
 
-@compiled(fastmath=True)
-def dot(x, y):
-    """Return x·y."""
-    total = x.dtype.type(0)
-    for v in range(len(x)):
-        total += x[v] * y[v]
-    return total
-
-
-@compiled(fastmath=True)
-def subtract(x, share, y):
-    """Take a share of y from x, in place."""
-    share = x.dtype.type(share)
-    for v in range(len(x)):
-        x[v] -= share * y[v]
-
-
-@compiled(fastmath=True)
-def dots(X, Y):
-    """Return X Yᵀ, two rows of X and four of Y at a time: faster than BLAS for a few long rows."""
-    n, m, zero = len(X), len(Y), X.dtype.type(0)
-    out = np.empty((n, m), dtype=X.dtype)
-    for i in range(0, n, 2):
-        x, x_ = X[i], X[min(i + 1, n - 1)]
-        for j in range(0, m, 4):
-            y0, y1 = Y[j], Y[min(j + 1, m - 1)]
-            y2, y3 = Y[min(j + 2, m - 1)], Y[min(j + 3, m - 1)]
-            a = b = c = d = a_ = b_ = c_ = d_ = zero
-            for v in range(len(x)):
-                a += x[v] * y0[v]
-                b += x[v] * y1[v]
-                c += x[v] * y2[v]
-                d += x[v] * y3[v]
-                a_ += x_[v] * y0[v]
-                b_ += x_[v] * y1[v]
-                c_ += x_[v] * y2[v]
-                d_ += x_[v] * y3[v]
-            for k, (first, second) in enumerate(((a, a_), (b, b_), (c, c_), (d, d_))):
-                if j + k < m:
-                    out[i, j + k] = first
-                    out[min(i + 1, n - 1), j + k] = first if i + 1 == n else second
-    return out
-
-
-@compiled(fastmath=True)
-def add_combinations(out, C, Y):
-    """Add C Y to `out`, two of its rows and four of Y at a time."""
-    n, m = len(out), len(Y)
-    for i in range(0, n - 1, 2):
-        x, x_ = out[i], out[i + 1]
-        for j in range(0, m - 3, 4):
-            a, b, c, d = C[i, j], C[i, j + 1], C[i, j + 2], C[i, j + 3]
-            a_, b_, c_, d_ = C[i + 1, j], C[i + 1, j + 1], C[i + 1, j + 2], C[i + 1, j + 3]
-            y0, y1, y2, y3 = Y[j], Y[j + 1], Y[j + 2], Y[j + 3]
-            for v in range(len(x)):
-                x[v] += a * y0[v] + b * y1[v] + c * y2[v] + d * y3[v]
-                x_[v] += a_ * y0[v] + b_ * y1[v] + c_ * y2[v] + d_ * y3[v]
-        for j in range(m - m % 4, m):
-            subtract(x, -C[i, j], Y[j])
-            subtract(x_, -C[i + 1, j], Y[j])
-    if n % 2:
-        for j in range(m):
-            subtract(out[n - 1], -C[n - 1, j], Y[j])
-
-
-@compiled
-def project_out(X, Y):
-    """Take from the rows of X what lies along the orthonormal rows of Y."""
-    C = dots(X, Y)
-    for i in range(len(X)):
-        for j in range(len(Y)):
-            C[i, j] = -C[i, j]
-    add_combinations(X, C, Y)
-
-
 @compiled
 def advance(words, n_steps, n_columns, K, state):
     """Take some steps.
@@ -127,7 +53,7 @@ def advance(words, n_steps, n_columns, K, state):
     Parameters
     ----------
     words : array of four unsigned words
-        State of the generator in `normals`.
+        State of the generator, see `draws`.
     n_steps : int
         How many.
     n_columns : int

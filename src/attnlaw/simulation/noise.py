@@ -23,7 +23,7 @@ from attnlaw.simulation.sequences import token_classes
 from attnlaw.simulation.signs import sample_signs
 from attnlaw.simulation.tokens import TokenCovariance, draw_tokens
 
-__all__ = ["FreshNoise", "GaussianNoise", "Noise", "TokenMatrix", "TokenNoise"]
+__all__ = ["FreshNoise", "GaussianNoise", "Noise", "TokenMatrix", "TokenNoise", "sample_gains"]
 
 Floats = NDArray[np.float64]
 Vectors = NDArray[np.floating]
@@ -177,7 +177,7 @@ class GaussianNoise:
         with_population: bool = False,
     ) -> None:
         _, V, N = model.sizes(dimension)
-        factor = _gains(model, weights, N, rng)  # t of every weights, in an orthonormal basis
+        factor = sample_gains(model, weights, N, rng)
         rows = UnseenSpace(V)
         self.rows: Space = rows
         self._gamma = RevealedMatrix(rows, N - model.centred, rng, n_first=len(factor))  # Γᵀ
@@ -220,7 +220,7 @@ class FreshNoise:
         self, model: PooledSequences, dimension: int, rng: np.random.Generator, weights: Floats
     ) -> None:
         N = model.sizes(dimension).n_samples
-        factor = _gains(model, weights, N, rng)
+        factor = sample_gains(model, weights, N, rng)
         rows = UnseenSpace(N - model.centred)
         self.rows: Space = rows
         self._scales = np.sum(weights**2, axis=1) / N
@@ -232,7 +232,9 @@ class FreshNoise:
         return np.asarray(self._scales[list(which)] * vectors)
 
 
-def _gains(model: PooledSequences, weights: Floats, n: int, rng: np.random.Generator) -> Floats:
+def sample_gains(
+    model: PooledSequences, weights: Floats, n: int, rng: np.random.Generator
+) -> Floats:
     """Draw the gains t = w·s of n sequences for all weights, centred if the model is.
 
     Returns

@@ -215,7 +215,10 @@ class Columns:
             self._chunks = [fitted(chunk.T, size).T for chunk in self._chunks]
         while vectors.shape[1]:
             if not self._chunks or self._n_last == len(self._chunks[-1]):
-                height = max(64, 2**20 // size)  # small vectors all fit into one array
+                kept = sum(map(len, self._chunks))
+                height = max(
+                    64, min(kept, 2**20 // size)
+                )  # short vectors: each as high as all before
                 self._chunks.append(np.empty((height, size), dtype=vectors.dtype))
                 self._n_last = 0
             chunk, taken = self._chunks[-1], vectors.shape[1]

@@ -1,25 +1,22 @@
 """Krylov spaces of tables of tokens that are small enough for compiled loops."""
 
-from typing import TypeVar
-
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.simulation import lockstep
 from attnlaw.simulation.draws import fill_normal, seeded_state
 from attnlaw.simulation.kernels import WIDTHS
-from attnlaw.simulation.lanczos import orthonormal_blocks
+from attnlaw.simulation.lanczos import grown, orthonormal_blocks
 from attnlaw.simulation.noise import TokenNoise
 
 __all__ = ["TokenRun"]
 
 Floats = NDArray[np.float64]
 Vectors = NDArray[np.floating]
-Kind = TypeVar("Kind", bound=np.floating)
 
 
 class TokenRun:
-    """A `KrylovRun` as by `matrix_free_run`, with a step that is one compiled call.
+    """A `KrylovRun` as by `revealed_run`, with a step that is one compiled call.
 
     Parameters
     ----------
@@ -164,18 +161,12 @@ class TokenRun:
         size, tall = (self.n_steps + n_steps) * block, state.basis.shape[1]
         if max(int(state.counts[0]), self.n_known) + n_vectors > room:
             room = int(1.5 * room) + n_vectors
-            asked, images = (_grown(a, (room, a.shape[1])) for a in (state.asked, state.images))
-            newest = _grown(state.newest, (n, block, room))
+            asked, images = (grown(a, (room, a.shape[1])) for a in (state.asked, state.images))
+            newest = grown(state.newest, (n, block, room))
             state = state._replace(asked=asked, images=images, newest=newest)
         if size > tall or room > state.basis.shape[2]:
             tall = max(tall, size + size // 2)
-            basis = _grown(state.basis, (n, tall, room))
-            matrix = _grown(state.matrix, (n, tall + block, tall + block))
+            basis = grown(state.basis, (n, tall, room))
+            matrix = grown(state.matrix, (n, tall + block, tall + block))
             state = state._replace(basis=basis, matrix=matrix)
         self._state = state
-
-
-def _grown(array: NDArray[Kind], shape: tuple[int, ...]) -> NDArray[Kind]:
-    larger = np.zeros(shape, dtype=array.dtype)
-    larger[tuple(slice(n) for n in array.shape)] = array
-    return larger

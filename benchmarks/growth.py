@@ -1,0 +1,141 @@
+"""Time and memory of one trial against its size, from d = 1,000 to d = 1,000,000.
+
+Real tokens, V = 2.5 d, N = 5 d, L = 20, causal weights on a prefix of 5; one trial gives top
+eigenvalue and overlap at 20 signal norms (`observe_alignment`). Each size runs in a process of its
+own, whose largest resident memory is asked from the system; Python, its libraries and the compiled
+loops are in it. Two cores.
+
+    python benchmarks/growth.py                        # d = 10³ … 10⁶, and docs/_static/growth.svg
+    python benchmarks/growth.py --dimension 200000     # one size
+
+Exit code 0 if at d = 200,000 the trial takes at most 2 GiB and a minute and lies within 0.5 % of
+theory wherever the overlap exceeds 0.3.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+import attnlaw as al
+from attnlaw import style
+
+SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 200_000, 400_000, 1_000_000)
+PROMISED = 200_000
+FIGURE = Path(__file__).parents[1] / "docs" / "_static" / "growth.svg"
+R = al.prefix_correlation(20, prefix=5)
+MODEL = al.PooledSequences(
+    vocab_ratio=0.4,
+    sample_ratio=0.2,
+    signal_norm=np.linspace(0.1, 2.0, 20),
+    correlation=R,
+    weights=al.causal_weights(20),
+)
+
+
+def trial(dimension: int, seed: int) -> dict[str, float]:
+    """One trial in this process: time, memory, and distance to theory."""
+    al.observe_alignment(MODEL, 200, rng=0)  # loads the libraries and what is compiled
+    clock, processor = time.perf_counter(), time.process_time()
+    seen = al.observe_alignment(MODEL, dimension, rng=seed)
+    clock, processor = time.perf_counter() - clock, time.process_time() - processor
+    exact = al.predict(MODEL)
+    clear = exact.squared_overlap > 0.3
+    errors = {
+        name: float(np.abs(getattr(seen, name)[0] / getattr(exact, name) - 1)[clear].max())
+        for name in ("top_eigenvalue", "squared_overlap")
+    }
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {
+        "dimension": dimension,
+        "clock": clock,
+        "processor": processor,
+        "memory": memory,
+        "n_clear": int(clear.sum()),
+        **errors,
+    }
+
+
+def fresh(dimension: int, seed: int) -> dict[str, float]:
+    """The same in a fresh process."""
+    command = [sys.executable, __file__, "--trial", str(dimension), "--seed", str(seed)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout)
+
+
+def slope(rows: list[dict[str, float]], name: str, smallest: int) -> float:
+    """Exponent of d in a power law fitted from `smallest` on."""
+    kept = [row for row in rows if row["dimension"] >= smallest]
+    logs = np.log([[row["dimension"], row[name]] for row in kept])
+    return float(np.polyfit(*logs.T, 1)[0])
+
+
+def draw(rows: list[dict[str, float]], path: Path) -> None:
+    import matplotlib.pyplot as plt
+
+    d = np.array([row["dimension"] for row in rows])
+    with style.sheet():
+        figure, axes = plt.subplots(1, 2, figsize=(7.2, 3.2))
+        for ax, name, unit, label, color in (
+            (axes[0], "processor", 1.0, "processor time (s)", style.WEIGHTINGS["mean"]),
+            (axes[1], "memory", 2.0**30, "peak memory (GiB)", style.WEIGHTINGS["optimal"]),
+        ):
+            y = np.array([row[name] for row in rows]) / unit
+            ax.loglog(d, y, "o", color=color)
+            middle = rows[-1][name] / unit
+            ax.loglog(d, middle * d / d[-1], color=style.EDGE, ls="--", lw=1)
+            ax.annotate("slope 1", (d[3], middle * d[3] / d[-1]), (6, -10),
+                        textcoords="offset points", color=style.EDGE)  # fmt: skip
+            ax.set_ylim(y.min() / 3, y.max() * 3)
+            ax.set_xlabel("dimension $d$ ($V=2.5\\,d$, $N=5\\,d$, $L=20$)")
+            ax.set_ylabel(label)
+        table = 8 * 2.5 * d**2 / 2**30  # V × d numbers
+        axes[1].loglog(d, table, color=style.PREDICTED, label="the table alone, if formed")
+        axes[1].legend(loc="upper left")
+        figure.savefig(path)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--dimension", type=int, help="one size instead of all")
+    parser.add_argument("--trial", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    if arguments.trial:
+        print(json.dumps(trial(arguments.trial, arguments.seed)))
+        return 0
+
+    sizes = (arguments.dimension,) if arguments.dimension else SIZES
+    print(f"{'d':>9} {'clock s':>9} {'cpu s':>8} {'GiB':>6}   largest error where overlap > 0.3")
+    rows = []
+    for d in sizes:
+        row = fresh(d, arguments.seed)
+        rows.append(row)
+        print(
+            f"{d:9,} {row['clock']:9.2f} {row['processor']:8.2f} {row['memory'] / 2**30:6.2f}   "
+            f"eigenvalue {row['top_eigenvalue']:.2%}, overlap {row['squared_overlap']:.2%} "
+            f"({row['n_clear']} norms)",
+            flush=True,
+        )
+    if len(rows) > 1:
+        for name in ("processor", "memory"):
+            print(f"{name} grows like d^{slope(rows, name, 100_000):.2f} from d = 100,000 on")
+        draw(rows, FIGURE)
+    passed = all(
+        row["memory"] <= 2 * 2**30
+        and row["clock"] <= 60
+        and max(row["top_eigenvalue"], row["squared_overlap"]) < 0.005
+        for row in rows
+        if row["dimension"] == PROMISED
+    )
+    print("passed" if passed else "FAILED: 2 GiB, a minute and 0.5 % were promised")
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""Products with the idealised covariance in the basis that makes the table bidiagonal, compiled.
+
+Imported only when used; `attnlaw.simulation.gaussian_run` says what is multiplied here.
+"""
+
+import numpy as np
+
+from attnlaw.simulation.kernels import compiled
+from attnlaw.simulation.lockstep import advance_lanczos, transpose_multiply
+from attnlaw.simulation.rows import add_combinations
+
+__all__ = ["advance", "covariance_product", "multiply_transposed"]
+
+
+@compiled
+def multiply(B, vectors):
+    """Return B times every row; B has its diagonal and what stands above it as rows."""
+    out = np.empty_like(vectors)
+    for c in range(len(vectors)):
+        x, y = vectors[c], out[c]
+        for i in range(len(x)):
+            y[i] = B[0, i] * x[i]
+        for i in range(len(x) - 1):
+            y[i] += B[1, i] * x[i + 1]
+    return out
+
+
+@compiled
+def multiply_transposed(B, vectors):
+    """Return Bᵀ times every row."""
+    out = np.empty_like(vectors)
+    for c in range(len(vectors)):
+        x, y = vectors[c], out[c]
+        for i in range(len(x)):
+            y[i] = B[0, i] * x[i]
+        for i in range(1, len(x)):
+            y[i] += B[1, i - 1] * x[i - 1]
+    return out
+
+
+@compiled
+def covariance_product(words, n_columns, B, vectors, state):
+    """Return Bᵀ Gᵀ G B times every row, drawing what is not yet known of G."""
+    coordinates = transpose_multiply(words, n_columns, multiply(B, vectors), state)
+    images = np.zeros_like(vectors)
+    add_combinations(images, coordinates, state.images[: state.counts[1]])
+    return multiply_transposed(B, images)
+
+
+@compiled
+def advance(words, n_steps, n_columns, B, state):
+    """Take some steps of block Lanczos, as `lockstep.advance` does."""
+    for _ in range(n_steps):
+        product = covariance_product(words, n_columns, B, state.newest[0], state)
+        advance_lanczos(product, state)
