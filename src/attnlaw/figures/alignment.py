@@ -1,5 +1,6 @@
 """P1 Fig. 4: how well the leading eigenvector finds the signal, as the signal grows."""
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,7 +10,7 @@ from attnlaw.correlations import prefix_correlation, spiked_correlation
 from attnlaw.figures.figure import Check, Tables, z_check
 from attnlaw.figures.pooling import SAMPLINGS, Pieces, long_table, rows, summary, weighting
 from attnlaw.models import PooledSequences
-from attnlaw.simulation import observe
+from attnlaw.simulation import observe_alignment
 from attnlaw.theory import predict
 
 if TYPE_CHECKING:
@@ -69,27 +70,27 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
     fine, coarse = np.linspace(0.02, 3, 150), np.linspace(0.25, 3, 12)
     predictions: Pieces = []
     observations: Pieces = []
-    for correlation in CORRELATIONS:
-        for name in WEIGHTINGS:
-            for sampling in SAMPLINGS:
-                labels = {"correlation": correlation, "weighting": name, "sampling": sampling}
-                line = predict(_model(correlation, name, sampling, fine))
-                predictions.append(
-                    {**labels, "signal_norm": fine, "squared_overlap": line.squared_overlap}
-                )
-                model = _model(correlation, name, sampling, coarse)
-                expected = predict(model)
-                mean, error = summary(observe(model, d, trials, rng).squared_overlap)
-                observations.append(
-                    {
-                        **labels,
-                        "signal_norm": coarse,
-                        "squared_overlap": mean,
-                        "standard_error": error,
-                        "predicted": expected.squared_overlap,
-                        "dimension": d,
-                    }
-                )
+    for correlation, sampling in itertools.product(CORRELATIONS, SAMPLINGS):
+        models = [_model(correlation, name, sampling, coarse) for name in WEIGHTINGS]
+        weights = [model.weights for model in models]
+        seen = observe_alignment(models[0], d, trials, rng, weights=weights)  # on the same draws
+        for i, (name, model) in enumerate(zip(WEIGHTINGS, models, strict=True)):
+            labels = {"correlation": correlation, "weighting": name, "sampling": sampling}
+            line = predict(_model(correlation, name, sampling, fine))
+            predictions.append(
+                {**labels, "signal_norm": fine, "squared_overlap": line.squared_overlap}
+            )
+            mean, error = summary(np.asarray(seen.squared_overlap)[:, i])
+            observations.append(
+                {
+                    **labels,
+                    "signal_norm": coarse,
+                    "squared_overlap": mean,
+                    "standard_error": error,
+                    "predicted": predict(model).squared_overlap,
+                    "dimension": d,
+                }
+            )
     return {"predicted": long_table(predictions), "observed": long_table(observations)}
 
 

@@ -1,5 +1,6 @@
 """P1 Fig. 2: where the signal can be found, over signal norm and vocabulary ratio."""
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -8,7 +9,7 @@ from attnlaw.correlations import spiked_correlation
 from attnlaw.figures.figure import Check, Tables, z_check
 from attnlaw.figures.pooling import SAMPLINGS, Pieces, long_table, rows, summary, weighting
 from attnlaw.models import PooledSequences
-from attnlaw.simulation import observe
+from attnlaw.simulation import observe_alignment
 from attnlaw.theory import predict, thresholds
 
 if TYPE_CHECKING:
@@ -89,20 +90,24 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
                     "sample": critical.sample_signal_norm,
                 }
             )
-            for delta in (0.25, 0.5, 0.9, 1.4):
-                cell = _model(name, sampling, delta, coarse)
-                mean, error = summary(observe(cell, d, trials, rng).squared_overlap)
-                observed.append(
-                    {
-                        **labels,
-                        "vocab_ratio": delta,
-                        "signal_norm": coarse,
-                        "squared_overlap": mean,
-                        "standard_error": error,
-                        "predicted": predict(cell).squared_overlap,
-                        "dimension": d,
-                    }
-                )
+    for sampling, delta in itertools.product(SAMPLINGS, (0.25, 0.5, 0.9, 1.4)):
+        cells = [_model(name, sampling, delta, coarse) for name in WEIGHTINGS]
+        weights = [cell.weights for cell in cells]
+        seen = observe_alignment(cells[0], d, trials, rng, weights=weights)  # on the same draws
+        for i, (name, cell) in enumerate(zip(WEIGHTINGS, cells, strict=True)):
+            mean, error = summary(np.asarray(seen.squared_overlap)[:, i])
+            observed.append(
+                {
+                    "weighting": name,
+                    "sampling": sampling,
+                    "vocab_ratio": delta,
+                    "signal_norm": coarse,
+                    "squared_overlap": mean,
+                    "standard_error": error,
+                    "predicted": predict(cell).squared_overlap,
+                    "dimension": d,
+                }
+            )
     return {
         "predicted": long_table(plane),
         "boundary": long_table(boundary),
