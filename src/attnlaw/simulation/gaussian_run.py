@@ -102,7 +102,7 @@ class GaussianRun:
     def matrix(self) -> Floats:
         """D in the basis, shape (n_weights, size, size)."""
         size = self.n_steps * self._state.newest.shape[1]
-        return self._kappa[:, None, None] * self._state.matrix[:, :size, :size]
+        return np.asarray(self._kappa[:, None, None] * self._state.matrix[:, :size, :size])
 
     @property
     def basis(self) -> Floats:

@@ -1,0 +1,49 @@
+"""Many trials on one process and on two: how much sooner they are done.
+
+    python benchmarks/scaling.py
+
+The work is P1's Fig. 4: three weightings × 12 norms at d = 1000 with real tokens. Workers are up
+and warm before the clock starts, as they are in any work of more than a few seconds; the answers
+are compared. Exit code 0 if two processes are at least 1.7 times as fast as one.
+"""
+
+import statistics
+import sys
+import time
+
+import numpy as np
+
+import attnlaw as al
+from attnlaw.figures import alignment
+from attnlaw.figures.pooling import weighting
+
+TRIALS, ROUNDS, PROMISED = 400, 3, 1.7
+R = alignment.CORRELATIONS["prefix"]
+WEIGHTS = np.stack([weighting(name, R) for name in alignment.WEIGHTINGS])
+MODEL = alignment._model("prefix", "mean", "token", np.linspace(0.25, 3, 12))
+
+
+def observe(n_workers: int, n_trials: int = TRIALS) -> tuple[float, np.ndarray]:
+    start = time.perf_counter()
+    seen = al.observe_alignment(MODEL, 1000, n_trials, 0, weights=WEIGHTS, n_workers=n_workers)
+    return time.perf_counter() - start, seen.squared_overlap
+
+
+def main() -> int:
+    for n_workers in (1, 2):
+        observe(n_workers, 8)  # starts processes, loads what is compiled
+    ratios = []
+    for _ in range(ROUNDS):  # in turn, so that both meet the same machine
+        (one, alone), (two, shared) = observe(1), observe(2)
+        ratios.append(one / two)
+        print(f"{TRIALS} trials: one process {one:.2f} s, two {two:.2f} s, {one / two:.2f} times")
+    gap = float(np.abs(alone - shared).max())
+    ratio = statistics.median(ratios)
+    print(f"median {ratio:.2f} times; largest difference between the answers {gap:.1e}")
+    passed = ratio >= PROMISED and gap < 1e-6
+    print("passed" if passed else f"FAILED: {PROMISED} times, and equal answers, were promised")
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
