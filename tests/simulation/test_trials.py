@@ -2,10 +2,12 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 import attnlaw as al
 from attnlaw.simulation import memory
 from attnlaw.simulation.trials import observe_trial
+from attnlaw.simulation.workers import run_trials
 
 R = al.prefix_correlation(6, prefix=3)
 MODEL = al.PooledSequences(
@@ -132,3 +134,20 @@ def test_infinite_vocabulary_has_the_exact_population_spike():
         seen.population_eigenvalue, MODEL.noise_gain + 4 * MODEL.signal_gain
     )
     np.testing.assert_allclose(seen.population_overlap, 1)
+
+
+@pytest.mark.parametrize("n_workers", [1, 2])
+def test_workers_hold_linear_algebra_to_one_thread(n_workers, monkeypatch):
+    """Whatever the caller's own limit is: here two threads, and no word in the environment."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+
+    def threads(rng):
+        import numpy  # noqa: F401  a fresh worker has no BLAS yet
+        from threadpoolctl import threadpool_info
+
+        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+    with threadpool_limits(2, user_api="blas"):
+        found = run_trials(threads, 4, n_workers=n_workers)
+    assert all(counts and set(counts) == {1} for counts in found)
