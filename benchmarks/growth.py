@@ -9,7 +9,9 @@ loops are in it. Two cores.
     python benchmarks/growth.py --dimension 200000     # one size
 
 Exit code 0 if at d = 200,000 the trial takes at most 2 GiB and a minute and lies within 0.5 % of
-theory wherever the overlap exceeds 0.3.
+theory wherever the overlap exceeds 0.3. The last is up to the trial: the noise in the means of the
+classes alone moves the overlap by a relative 2/(‖μ‖√V), 0.5 % at the weakest of those norms;
+other seeds (`--seed`) come as close as 0.4 % or stay at 0.8 %.
 """
 
 import argparse
@@ -87,16 +89,15 @@ def draw(rows: list[dict[str, float]], path: Path) -> None:
         ):
             y = np.array([row[name] for row in rows]) / unit
             ax.loglog(d, y, "o", color=color)
-            middle = rows[-1][name] / unit
-            ax.loglog(d, middle * d / d[-1], color=style.EDGE, ls="--", lw=1)
-            ax.annotate("slope 1", (d[3], middle * d[3] / d[-1]), (6, -10),
-                        textcoords="offset points", color=style.EDGE)  # fmt: skip
-            ax.set_ylim(y.min() / 3, y.max() * 3)
+            start = np.exp(np.mean(np.log(y / d))) if name == "processor" else y[-1] / d[-1]
+            ax.loglog(d, start * d, color=style.EDGE, ls="--", lw=1, label="slope 1")
+            ax.set_ylim(y.min() / 2, y.max() * 3)
             ax.set_xlabel("dimension $d$ ($V=2.5\\,d$, $N=5\\,d$, $L=20$)")
             ax.set_ylabel(label)
+        axes[0].legend(loc="upper left")
         table = 8 * 2.5 * d**2 / 2**30  # V × d numbers
         axes[1].loglog(d, table, color=style.PREDICTED, label="the table alone, if formed")
-        axes[1].legend(loc="upper left")
+        axes[1].legend(loc="upper right")
         figure.savefig(path)
 
 
@@ -123,8 +124,9 @@ def main() -> int:
             flush=True,
         )
     if len(rows) > 1:
-        for name in ("processor", "memory"):
-            print(f"{name} grows like d^{slope(rows, name, 100_000):.2f} from d = 100,000 on")
+        for smallest in (1_000, 100_000):
+            time_, memory = (slope(rows, name, smallest) for name in ("processor", "memory"))
+            print(f"from d = {smallest:,} on: time d^{time_:.2f}, memory d^{memory:.2f}")
         draw(rows, FIGURE)
     passed = all(
         row["memory"] <= 2 * 2**30

@@ -7,7 +7,7 @@ It computes, with the code of `attnlaw reproduce` and its settings but 100 trial
 
     Fig. 2   2 weightings × 2 samplings × 4 vocabulary ratios × 8 norms, d = 400
     Fig. 3   3 bulks of 32,000 eigenvalues with their outliers and edges, d = 320
-    Fig. 4   2 correlations × 3 weightings × 2 samplings × 12 norms, d = 1000
+    Fig. 4   2 correlations × 3 weightings × 2 samplings × 12 norms, d = 400
     Fig. 5   3 weightings × 4 prefixes × 24 norms, d = 1000; SNR at 9 lengths
 
 and every check that its verdicts are made of. The time is that of the whole program, start of
@@ -34,7 +34,7 @@ PROMISED = 10.0
 SIZES = {
     "phase_diagram": (400, 100),
     "bulk": (320, 100),
-    "alignment": (1000, 100),
+    "alignment": (400, 100),
     "critical_signal": (1000, 100, 20_000),
 }
 PARTS = {  # the constant of each figure whose values can be computed one by one

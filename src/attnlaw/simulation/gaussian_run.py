@@ -31,8 +31,8 @@ def bidiagonal_table(n_vocab: int, dimension: int, rng: np.random.Generator) -> 
     Examples
     --------
     >>> bidiagonal_table(1, 3, np.random.default_rng(0)).round(2)
-    array([[0.48, 0.  , 0.  ],
-           [0.89, 0.  , 0.  ]])
+    array([[0.93, 0.  , 0.  ],
+           [0.2 , 0.  , 0.  ]])
     """
     i = np.arange(dimension)
     freedom = np.stack([n_vocab - i, dimension - 1 - i])
