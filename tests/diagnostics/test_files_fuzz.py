@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from spelled_files import TABLE, gguf_bytes, npy_bytes, safetensors_bytes
 
-from attnlaw.diagnostics import read_sequences, read_table
+from attnlaw.diagnostics import read_attention, read_sequences, read_table
 
 
 def _npz():
@@ -90,3 +90,23 @@ def test_mutated_sequences():
 )
 def test_arbitrary_bytes(name, start, rest):
     attempt(name, start + rest)
+
+
+MAPS = np.full((2, 9, 9), 1 / 9, dtype=np.float32)
+MAP_SEEDS = {
+    "x.npy": npy_bytes(MAPS),
+    "x.safetensors": safetensors_bytes({"attention": MAPS, "scores": MAPS}),
+    "qk.safetensors": safetensors_bytes({"queries": MAPS, "keys": MAPS}),
+}
+
+
+@pytest.mark.parametrize("name", MAP_SEEDS)
+def test_mutated_maps(name):
+    rng = np.random.default_rng(20241116)
+    original = np.frombuffer(MAP_SEEDS[name], np.uint8)
+    for _ in range(300):
+        mutated = original.copy()
+        places = rng.integers(0, len(mutated), size=rng.integers(1, 6))
+        mutated[places] = rng.integers(0, 256, size=len(places))
+        end = len(mutated) if rng.random() < 0.7 else rng.integers(0, len(mutated))
+        attempt(name, mutated[:end].tobytes(), read_attention)

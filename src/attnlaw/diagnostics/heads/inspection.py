@@ -34,6 +34,7 @@ COLLAPSED = 0.05  # variation of rows below which all tokens attend alike
 SATURATED = 0.1  # distance to one-hot rows below which a head chooses and does not weigh
 N_TESTS = len(Statistics._fields)
 _ASSUMED_DIMENSION = 64
+_POSSIBLE_DIMENSIONS = (32, 64, 128)  # where nothing is known of it
 _LARGEST_DIMENSION = 1024
 _RANKED = 16  # heads whose scores are looked at for the width
 
@@ -83,6 +84,9 @@ def inspect_heads(
     - else *saturated* if rows are one-hot: mean largest weight above .9;
     - else *random-like*.
 
+    Where the width can be told neither from the maps nor by who gave them, the verdict is
+    *structured* only if it would be at widths 32, 64 and 128.
+
     Tokens left out of a head with random Q and K leave a head with random Q and K.
 
     Examples
@@ -114,8 +118,10 @@ def inspect_heads(
         d, known = _estimated_dimension(maps, masks, n)
     findings = []
     for (layer, head, A), mask in zip(_first(maps, n), masks, strict=True):
+        widths = _POSSIBLE_DIMENSIONS if known == "assumed" else (d,)
         with one_blas_thread():
-            findings.append(_inspect(A, layer, head, mask, d, alpha, maps.tokens))
+            by_width = [_inspect(A, layer, head, mask, w, alpha, maps.tokens) for w in widths]
+        findings.append(max(by_width, key=lambda finding: finding.p_value))
         if progress is not None:
             progress(len(findings))
     zeros = sum(finding.zero_share > 0.01 for finding in findings)
@@ -125,7 +131,10 @@ def inspect_heads(
             "for the digits that were kept, or a window."
         )
     if known == "assumed":
-        notes.append(f"The head dimension could not be told from the maps and is taken as {d}.")
+        notes.append(
+            "The head dimension could not be told from the maps: a head is called structured only "
+            f"if it would be at {', '.join(map(str, _POSSIBLE_DIMENSIONS))}."
+        )
     return HeadsReport(
         source=maps.source,
         n_layers=n_layers,
