@@ -10,7 +10,7 @@ from attnlaw.models import PooledSequences
 from attnlaw.results import Alignment
 from attnlaw.simulation.krylov import KrylovRun, find_spikes
 from attnlaw.simulation.matrix_free import begin_run
-from attnlaw.simulation.memory import check_memory, matrix_free_memory
+from attnlaw.simulation.memory import WRITTEN_OUT, check_memory, matrix_free_memory
 from attnlaw.simulation.noise import FreshNoise, GaussianNoise, TokenMatrix, TokenNoise
 from attnlaw.simulation.spikes import assign_spikes
 from attnlaw.simulation.tokens import compiled_kernels
@@ -19,8 +19,6 @@ from attnlaw.simulation.workers import Progress, run_trials
 __all__ = ["observe_alignment"]
 
 Floats = NDArray[np.float64]
-
-WRITTEN_OUT = 20_000  # dimension up to which the idealised vectors are written out
 
 
 def observe_alignment(

@@ -121,7 +121,6 @@ def find_spikes(
     *,
     tolerance: float,
     n_pairs: int = 1,
-    first_look: int = FIRST_LOOK,
 ) -> list[Eigenpairs]:
     r"""Return the leading eigenpairs of S(μ) = S₀ + ‖μ‖ (u bᵀ + b uᵀ) + ‖μ‖² a u uᵀ.
 
@@ -139,8 +138,6 @@ def find_spikes(
         its root.
     n_pairs : int
         How many eigenpairs, from the largest down.
-    first_look : int
-        Number of steps before it is looked whether they are enough.
 
     Returns
     -------
@@ -165,7 +162,7 @@ def find_spikes(
     """
     active = np.arange(len(run.gains))
     found: list[Eigenpairs | None] = [None] * len(active)
-    wait, seen = first_look, (0, np.ones(len(active)))  # at first all mass is at the end
+    wait, seen = FIRST_LOOK, (0, np.ones(len(active)))  # at first all mass is at the end
     while len(active):
         run.advance(wait)
         pairs = _eigenpairs(run, norms, n_pairs)

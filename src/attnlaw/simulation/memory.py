@@ -3,9 +3,16 @@
 from attnlaw._validation import available_memory, complain
 from attnlaw.models import PooledSequences
 
-__all__ = ["available_memory", "check_memory", "matrix_free_memory", "reference_memory"]
+__all__ = [
+    "WRITTEN_OUT",
+    "available_memory",
+    "check_memory",
+    "matrix_free_memory",
+    "reference_memory",
+]
 
 GIB = 2**30
+WRITTEN_OUT = 20_000  # dimension up to which vectors of the idealised model are written out
 
 
 def reference_memory(model: PooledSequences, dimension: int) -> int:
@@ -31,12 +38,14 @@ def matrix_free_memory(model: PooledSequences, dimension: int, n_matrices: int =
     Real tokens: the tokens, and signs while they are drawn, 16 bytes for each of the N L; of the
     table its products with some vectors of the vocabulary for each step of Lanczos, two or four
     of them for each covariance, in single precision; and the steps grow like d^(1/3). Without
-    real tokens next to nothing.
+    real tokens next to nothing, except where vectors of the idealised model are written out:
+    three for each step and each direction that it starts from.
     """
     d, V, N = model.sizes(dimension)
     steps = 20 + 2 * d ** (1 / 3)
     if V == 0 or model.sampling == "gaussian":
-        return int(8 * (10 * steps) ** 2)
+        written_out = 3 * (1 + n_matrices) * d if d <= WRITTEN_OUT else 0
+        return int(8 * ((10 * steps) ** 2 + steps * written_out))
     products = (2 if n_matrices == 1 and model.centred else 4) * n_matrices * steps
     return int(16 * N * model.length + 4 * V * products)
 
