@@ -24,7 +24,7 @@ CLAIM = (
     r"(idealised); for tokens drawn from a table the spike is $\|\mu\|^2+\delta$ and the "
     r"alignment carries the factor $\|\mu\|^2/(\|\mu\|^2+\delta)$."
 )
-SECONDS = (8.0, 60.0)
+SECONDS = (1.0, 6.0)
 
 LENGTH = 20
 DELTA, GAMMA = 0.5, 0.4

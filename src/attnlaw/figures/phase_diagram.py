@@ -26,7 +26,7 @@ CLAIM = (
     r"without any signal (beyond the boundary at $\|\mu\|=0$): it is the noise in the classes' "
     r"means, and the alignment says so."
 )
-SECONDS = (10.0, 60.0)
+SECONDS = (2.0, 5.0)
 
 LENGTH = 20
 GAMMA = 0.4
