@@ -200,6 +200,42 @@ def test_contrast_without_signal_shows_the_noise_of_the_table_or_nothing():
     assert np.isinf(thresholds.sample_signal_scale[1:]).all()
 
 
+RATIO = st.sampled_from([0.0, 1e-6, 0.3, 1.0, 5.0])
+
+
+@pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
+@given(
+    delta=RATIO,
+    gamma=RATIO,
+    scale=st.sampled_from([0.0, 1e-3, 1.0, 30.0]),
+    spectrum=st.sampled_from([None, [1.0, 1.0], [0.0, 1.0], [0.01, 100.0]]),
+    n_classes=st.integers(2, 5),
+    seed=st.integers(0, 99),
+)
+def test_overlaps_are_shares_and_outliers_lie_outside(
+    delta, gamma, scale, spectrum, n_classes, seed
+):
+    """More classes than coordinates among them: contrasts without signal are no outliers."""
+    means = np.random.default_rng(seed).standard_normal((n_classes, 2))
+    for sampling in ("token", "gaussian"):
+        spikes = al.predict_classes(
+            model(
+                means,
+                vocab_ratio=delta,
+                sample_ratio=gamma,
+                signal_scale=scale,
+                noise_spectrum=spectrum,
+                sampling=sampling,
+            )
+        )
+        assert (spikes.top_eigenvalues >= spikes.bulk_edge * (1 - 1e-9)).all()
+        for field in vars(spikes):
+            assert np.isfinite(getattr(spikes, field)).all(), field
+        for field in ("squared_overlaps", "population_overlaps", "class_overlaps"):
+            values = getattr(spikes, field)
+            assert ((values >= 0) & (values <= 1 + 1e-6)).all(), field
+
+
 def test_predictions_broadcast_over_ratios_and_scales():
     delta, scale = np.array([[0.1], [0.5]]), np.array([0.0, 1.0, 2.0])
     for spectrum in (None, SPECTRUM):

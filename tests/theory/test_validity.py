@@ -98,6 +98,33 @@ def test_one_or_two_positions_warn_where_overlaps_were_seen_to_suffer(length):
         al.predict(single_position(0.5, 0.4, **changes))
 
 
+def test_mixtures_and_heads_warn_by_their_own_effective_length():
+    common = {"vocab_ratio": 0.5, "sample_ratio": 2.0, "signal_norm": 1.0}
+    kinds = {"correlations": [np.eye(2), np.eye(8)], "weights": [np.ones(2) / 2, np.ones(8) / 8]}
+    mixture = al.SequenceMixture(**common, **kinds)
+    # κ̄ = 5/16, Σw⁴ = 1/8 and 1/512
+    assert_allclose(al.validity(mixture).effective_length, (5 / 16) ** 2 / (65 / 1024))
+    with pytest.warns(al.RegimeWarning, match=r"only 1\.54 positions"):
+        al.predict_mixture(mixture)
+    heads = al.PooledHeads(correlation=np.eye(8), weights=[np.ones(8), np.eye(8)[0]], **common)
+    with pytest.warns(al.RegimeWarning, match="only 1 positions"):
+        al.predict_heads(heads)
+
+
+def test_deviation_of_a_mixture_is_relative_to_its_own_law():
+    lengths, common = (5, 40), {"vocab_ratio": 0.5, "sample_ratio": 0.8, "signal_norm": 0.0}
+    mixture = al.SequenceMixture(
+        correlations=[np.eye(n) for n in lengths],
+        weights=[al.mean_weights(n) for n in lengths],
+        shares=[0.3, 0.7],
+        **common,
+    )
+    law = al.bulk_law(mixture) / mixture.noise_gain
+    excess = 0.5 * 0.8**2 / mixture.effective_length**2
+    deviation = al.validity(mixture).fourth_moment_deviation
+    assert_allclose(deviation, excess / law.moment(4), rtol=1e-12)
+
+
 def test_three_positions_do_not_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")

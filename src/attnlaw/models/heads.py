@@ -89,6 +89,12 @@ class PooledHeads:
         """Matrix [w_hᵀw_h'] by which heads share the noise."""
         return np.asarray(self.weights @ self.weights.T)
 
+    @property
+    def effective_length(self) -> float:
+        """Positions that the weights really use, L_eff = κ²/Σw⁴, in the head that uses fewest."""
+        W = self.weights
+        return float(np.min(np.sum(W**2, axis=1) ** 2 / np.sum(W**4, axis=1)))
+
     def sizes(self, dimension: int) -> Sizes:
         """Whole numbers closest to the ratios at this dimension of a head (even vocabulary)."""
         return whole_sizes(self, dimension, multiple=2)

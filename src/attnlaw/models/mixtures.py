@@ -125,6 +125,12 @@ class SequenceMixture:
         """Signal-to-noise ratio ᾱ/κ̄ of the population."""
         return self.signal_gain / self.noise_gain
 
+    @property
+    def effective_length(self) -> float:
+        """Number L_eff = κ̄²/Σ q_g Σw_g⁴ of positions that the weights really use."""
+        fourth = np.array([float(np.sum(w**4)) for w in self.weights])
+        return self.noise_gain**2 / float(self.kind_shares @ fourth)
+
     def sizes(self, dimension: int) -> Sizes:
         """Whole numbers closest to the ratios at this dimension (an even vocabulary)."""
         return whole_sizes(self, dimension, multiple=2)

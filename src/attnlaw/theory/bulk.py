@@ -60,13 +60,13 @@ def bulk_law(model: PooledSequences | PooledClasses | SequenceMixture) -> Law:
             f"shapes {np.shape(model.vocab_ratio)} and {np.shape(model.sample_ratio)}",
         )
     delta, gamma = float(model.vocab_ratio), float(model.sample_ratio)
+    warn_if_far_from_limit(model)
     if isinstance(model, SequenceMixture):
         gains, kind = np.unique(model.noise_gains.round(12), return_inverse=True)
         shares = np.bincount(kind, model.kind_shares)
         parts = zip(shares * gains, gamma / shares, strict=True)
         laws: list[Law] = [scale * MarchenkoPastur(ratio) for scale, ratio in parts]
         return MarchenkoPastur(delta) @ reduce(Law.__add__, laws)
-    warn_if_far_from_limit(model)
     white = MarchenkoPastur(delta) @ MarchenkoPastur(gamma)
     if isinstance(model, PooledClasses) and model.noise_spectrum is not None:
         return model.noise_gain * (Discrete(model.noise_spectrum) @ white)

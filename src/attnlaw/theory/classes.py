@@ -239,7 +239,8 @@ def _spike_gaps(
 ) -> Floats:
     """Return u_j − max t, at least `low`, the population's edge, where spikes are lost in it."""
     H = contrasts.noise
-    strength = np.linalg.eigvalsh(contrasts.energy.sum(axis=0))[::-1].clip(min=0) * squared_scale
+    strength = np.linalg.eigvalsh(contrasts.energy.sum(axis=0))[::-1]
+    strength = np.where(strength > 1e-13 * strength[0], strength, 0.0) * squared_scale
     if len(H.atoms) == 1:
         return np.asarray(np.maximum(snr * strength + (snr * lent - delta) * H.top, low))
 
@@ -254,7 +255,8 @@ def _spike_gaps(
     mean = float(H.weights @ H.atoms)
     high = snr * (strength[..., :1] + lent * mean)  # there σ + δy < κ/α
     high = np.broadcast_to(np.maximum(high, 2 * low), shape)
-    return np.where(excess(low) > 0, falling_root(excess, low, high), edge)
+    exists = (excess(low) > 0) & ((strength > 0) | (lent > 0))
+    return np.where(exists, falling_root(excess, low, high), edge)
 
 
 def _component(values: Floats, vectors: Floats, n: int) -> tuple[Floats, Floats]:

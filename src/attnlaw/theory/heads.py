@@ -15,6 +15,7 @@ from attnlaw.results import Spikes
 from attnlaw.theory.bulk import TINY
 from attnlaw.theory.noise_spectrum import falling_root
 from attnlaw.theory.spikes import ceiling
+from attnlaw.theory.validity import warn_if_far_from_limit
 
 __all__ = ["HeadCombination", "combine_heads", "predict_heads"]
 
@@ -118,6 +119,7 @@ def predict_heads(model: PooledHeads) -> Spikes:
     >>> round(al.predict(al.PooledSequences(weights=w, **common)).squared_overlap, 6)
     0.776287
     """
+    warn_if_far_from_limit(model)
     blocks = _Blocks(model)
     H, token, shape = model.n_heads, model.sampling == "token", model.shape
     delta, gamma, norm = (

@@ -14,6 +14,7 @@ from attnlaw.results import Spike
 from attnlaw.theory.bulk import TINY
 from attnlaw.theory.noise_spectrum import falling_root
 from attnlaw.theory.spikes import ceiling, population_overlap, spike_parameter
+from attnlaw.theory.validity import warn_if_far_from_limit
 
 __all__ = ["predict_mixture"]
 
@@ -60,6 +61,7 @@ def predict_mixture(model: SequenceMixture) -> Spike:
     >>> abs(predict_mixture(mixed).squared_overlap - al.predict(mean).squared_overlap) < 1e-12
     True
     """
+    warn_if_far_from_limit(model)
     kinds = _Kinds(model)
     token, shape = model.sampling == "token", model.shape
     delta, gamma, norm = (

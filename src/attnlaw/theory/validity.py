@@ -10,9 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnlaw._validation import Real, RegimeWarning, plain
-from attnlaw.models import PooledClasses, PooledSequences
+from attnlaw.models import PooledClasses, PooledHeads, PooledSequences, SequenceMixture
 
 __all__ = ["Validity", "validity"]
+
+Pooled = PooledSequences | PooledClasses | SequenceMixture | PooledHeads
 
 TOLERATED_DEVIATION = 0.001
 """Relative fourth-moment deviation beyond which predictions warn.
@@ -33,13 +35,14 @@ class Validity:
     fourth_moment_deviation: Real  # relative excess of the bulk's fourth moment over the law's
 
 
-def validity(model: PooledSequences | PooledClasses) -> Validity:
+def validity(model: Pooled) -> Validity:
     """Measure how far fixed-length sequences are from the limit law of the noise bulk.
 
     Parameters
     ----------
-    model : PooledSequences or PooledClasses
-        Its ratios may be arrays.
+    model : PooledSequences, PooledClasses, SequenceMixture or PooledHeads
+        Its ratios may be arrays. Of a mixture the mean over kinds is taken, of heads the one
+        that uses the fewest positions.
 
     Returns
     -------
@@ -57,6 +60,9 @@ def validity(model: PooledSequences | PooledClasses) -> Validity:
         δγ²/(L_eff² m₄),   m₄ = 1 + 6k₂ + 2k₂² + 4k₃ + k₄,
         k₂ = δ+γ,  k₃ = δ²+3δγ+γ²,  k₄ = δ³+6δ²γ+6δγ²+γ³.
 
+    In a mixture of kinds γ^{n−1} is multiplied by s_n = Σ q_g κ_g^n/κ̄^n, the free cumulants of
+    the sample's factor: k₂ = δ+γs₂, k₃ = δ²+3δγs₂+γ²s₃, k₄ = δ³+6δ²γs₂+δγ²(2s₂²+4s₃)+γ³s₄.
+
     With L_eff = 1 a token's share of the data is Poisson, not free Poisson: frequent tokens then
     push single eigenvalues beyond the edge.
 
@@ -73,15 +79,30 @@ def validity(model: PooledSequences | PooledClasses) -> Validity:
     """
     delta, gamma = np.asarray(model.vocab_ratio), np.asarray(model.sample_ratio)
     length = model.effective_length
-    k2 = delta + gamma
-    k3 = delta**2 + 3 * delta * gamma + gamma**2
-    k4 = delta**3 + 6 * delta * gamma * (delta + gamma) + gamma**3
+    s2, s3, s4 = _spread(model)
+    k2 = delta + gamma * s2
+    k3 = delta**2 + 3 * delta * gamma * s2 + gamma**2 * s3
+    k4 = (
+        delta**3
+        + 6 * delta**2 * gamma * s2
+        + delta * gamma**2 * (2 * s2**2 + 4 * s3)
+        + gamma**3 * s4
+    )
     m4 = 1 + 6 * k2 + 2 * k2**2 + 4 * k3 + k4
     excess = delta * gamma**2 / length**2 if model.sampling == "token" else np.zeros_like(k2)
     return Validity(effective_length=length, fourth_moment_deviation=plain(excess / m4))
 
 
-def warn_if_far_from_limit(model: PooledSequences | PooledClasses, stacklevel: int = 3) -> None:
+def _spread(model: Pooled) -> tuple[float, float, float]:
+    """Return s_n = Σ q_g κ_g^n/κ̄^n for n = 2, 3, 4: 1 unless sequences differ in noise."""
+    if not isinstance(model, SequenceMixture):
+        return 1.0, 1.0, 1.0
+    ratios = model.noise_gains / model.noise_gain
+    two, three, four = (float(model.kind_shares @ ratios**n) for n in (2, 3, 4))
+    return two, three, four
+
+
+def warn_if_far_from_limit(model: Pooled, stacklevel: int = 3) -> None:
     """Warn the caller's caller when the deviation is more than is tolerated."""
     note = validity(model)
     deviation = float(np.max(note.fourth_moment_deviation, initial=0.0))
