@@ -2,8 +2,8 @@
 Laws with several intervals
 ===========================
 
-A population with two variances, seen through ever fewer samples: the two intervals of the spectrum
-widen until they merge. ``@`` is free multiplication; edges are exact.
+A population with two variances, seen through ever fewer samples: the two intervals of the
+spectrum widen until they merge. ``@`` is free multiplication; edges are exact.
 """
 
 import matplotlib.pyplot as plt

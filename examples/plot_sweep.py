@@ -2,8 +2,8 @@
 How large is large?
 ===================
 
-Theory speaks of infinite dimension. A sweep over dimensions shows how fast finite ones get there:
-the spread between trials shrinks like d to the power -1/2, and the bias much faster.
+Theory speaks of infinite dimension. A sweep over dimensions shows how fast finite ones get
+there: the spread between trials shrinks like d to the power -1/2, and the bias much faster.
 """
 
 import tempfile
