@@ -54,7 +54,7 @@ def observe_mixture(
     Returns
     -------
     Spike
-        The fields of `observe`, of shape (n_trials, *shape of the signal norm), for centred
+        The fields of `observe`, of shape (n_trials, … as the signal norm), for centred
         sequences; every matrix is formed.
 
     Examples
