@@ -37,7 +37,7 @@ myst_heading_anchors = 3
 templates_path = ["_templates"]
 exclude_patterns = ["_build", "gallery/**/*.ipynb", "gallery/**/*.zip"]
 nitpicky = False
-suppress_warnings = ["config.cache", "toc.empty_glob"]
+suppress_warnings = ["config.cache"]
 
 # The reference
 autosummary_generate = True
