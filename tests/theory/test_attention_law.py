@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -302,3 +303,13 @@ def test_narrow_heads_fall_back_to_the_limit():
         assert al.attention_law(head(d=2, beta=0.5)) == al.attention_law(
             head(d=2, beta=0.5), "first"
         )
+
+
+@pytest.mark.parametrize("order", ["norms", "tokens"])
+def test_narrow_heads_are_outside_the_regime(order):
+    """At width 4 half of the singular values are elsewhere: the warning carries the width."""
+    narrow = al.SelfAttention(n_tokens=300, head_dimension=9, inverse_temperature=0.5)
+    with pytest.warns(al.RegimeWarning, match="head_dimension 9 is below 10"):
+        al.attention_law(narrow, order)
+    al.attention_law(replace(narrow, head_dimension=10), order)
+    al.attention_law(narrow, "first")

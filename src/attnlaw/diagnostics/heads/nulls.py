@@ -25,7 +25,7 @@ from attnlaw.diagnostics.heads.measures import (
 from attnlaw.models import SelfAttention
 from attnlaw.simulation.attention import attention_matrix, sample_queries_and_keys
 from attnlaw.theory.attention import attention_law, score_energy
-from attnlaw.theory.attention.regime import normaliser_variance
+from attnlaw.theory.attention.regime import LEAST_DIMENSION, normaliser_variance
 
 __all__ = ["Measured", "RandomHeads", "Statistics", "gumbel_p_value", "gumbel_quantile"]
 
@@ -34,7 +34,6 @@ Floats = NDArray[np.float64]
 _HIGHEST = 60.0  # beyond, rows are one-hot whatever the temperature
 _STEP = log(1.2)  # between inverse temperatures of the grid, in the logarithm
 _WARMEST, _COLDEST = round(log(0.02) / _STEP), round(log(_HIGHEST) / _STEP)
-_NARROWEST = 10  # head dimension below which tails of norms rule, and theory is off by 5 %
 _SCORE_DRAWS = 96
 _EULER, _GUMBEL_DEVIATION = 0.5772156649015329, pi / 6**0.5
 
@@ -107,7 +106,7 @@ class RandomHeads:
         That is where `attention_law` gives no `RegimeWarning`; elsewhere the law is the mean of
         simulated heads.
         """
-        if self.causal or self.head_dimension < _NARROWEST:
+        if self.causal or self.head_dimension < LEAST_DIMENSION:
             return False
         return normaliser_variance(self._model(beta)) <= 0.1
 

@@ -7,10 +7,12 @@ import numpy as np
 from attnlaw._validation import RegimeWarning
 from attnlaw.models import SelfAttention
 
-__all__ = ["normaliser_variance", "row_energy_variance", "warn_outside_regime"]
+__all__ = ["LEAST_DIMENSION", "normaliser_variance", "row_energy_variance", "warn_outside_regime"]
 
 _MOST_NORMALISER = 0.1
 _MOST_ENERGY = 1.0
+LEAST_DIMENSION = 10
+"""Head dimension from which laws of order "norms" and "tokens" hold to a few percent."""
 
 
 def normaliser_variance(model: SelfAttention) -> float:
@@ -70,6 +72,14 @@ def warn_outside_regime(model: SelfAttention, order: str) -> None:
         warnings.warn(
             "no law is known for causal attention: the mask keeps "
             f"{(n + 1) / (2 * n):.1%} of the entries, and the law of the unmasked head is given.",
+            RegimeWarning,
+            stacklevel=4,
+        )
+    if order in ("norms", "tokens") and 3 <= model.head_dimension < LEAST_DIMENSION:
+        warnings.warn(
+            f"head_dimension {model.head_dimension} is below {LEAST_DIMENSION}: singular values "
+            "fall over many orders of magnitude, and their distribution is off by about 0.05 at "
+            "width 8 and 0.4 at width 4 (500 tokens).",
             RegimeWarning,
             stacklevel=4,
         )
