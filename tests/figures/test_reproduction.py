@@ -1,6 +1,7 @@
 """The machinery of the reproduction, on a small figure made here."""
 
 import json
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -159,3 +160,26 @@ def test_every_figure_is_a_module_with_the_contract():
         module = figures.load_figure(name)
         for part in ("TITLE", "CLAIM", "SECONDS", "setting", "compute", "draw", "check"):
             assert hasattr(module, part), f"{name} lacks {part}"
+
+
+POOL = """
+import os, time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from attnlaw.figures.reproduction import end_with_parent
+
+if __name__ == "__main__":
+    pool = ProcessPoolExecutor(1, get_context("spawn"), initializer=end_with_parent)
+    print(pool.submit(os.getpid).result(), flush=True)
+    time.sleep(60)
+"""
+
+
+def test_workers_of_a_killed_parent_end(tmp_path):
+    """They share its output, which ends with the last of them."""
+    script = tmp_path / "pool.py"
+    script.write_text(POOL)
+    parent = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True)
+    assert int(parent.stdout.readline()) != parent.pid
+    parent.kill()
+    parent.communicate(timeout=20)

@@ -2,12 +2,13 @@
 
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,8 @@ def _reproduce_many(
     waiting = sorted(names, key=lambda name: -load_figure(name).SECONDS[0 if quick else 1])
     running: dict[Future[Reproduced], str] = {}
     done: dict[str, Reproduced] = {}
-    with _one_thread_each(), ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
+    workers = ProcessPoolExecutor(jobs, get_context("spawn"), initializer=end_with_parent)
+    with _one_thread_each(), workers as pool:
         try:
             while waiting or running:
                 while waiting and len(running) < jobs:
@@ -127,6 +129,21 @@ def _reproduce_many(
                 process.terminate()
             raise
     return [done[name] for name in names]
+
+
+def end_with_parent() -> None:
+    """Let this process end when the one that started it does, however that ends.
+
+    Idle workers of a killed parent would wait for it for ever.
+    """
+
+    def watch() -> None:
+        parent = parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 @contextmanager
