@@ -203,6 +203,7 @@ def test_the_idealised_model_is_the_same_written_out_or_not(monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
 def test_it_agrees_with_theory_at_a_size_no_matrix_would_fit():
     model = replace(MODEL, signal_norm=np.linspace(0.5, 2, 4), weights=WEIGHTS[1])
     seen, exact = al.observe_alignment(model, 50_000, rng=0), al.predict(model)

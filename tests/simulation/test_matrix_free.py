@@ -172,6 +172,7 @@ def test_in_single_precision_what_was_asked_stays_orthonormal(vocab_ratio):
 
 
 @engines
+@pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")  # six positions are few
 def test_in_a_long_chain_rounding_does_not_grow(engine):
     """One slow search is left when the others are done; its errors must not feed each other."""
     d, rng = 1500, np.random.default_rng(0)
@@ -222,6 +223,7 @@ def test_large_sweeps_are_matrix_free_by_default():
     np.testing.assert_array_equal(small.top_eigenvalue, reference.top_eigenvalue)
 
 
+@pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
 def test_the_idealised_model_has_no_size_limit():
     model = replace(MODEL, sampling="gaussian", signal_norm=np.array([0.5, 2.0]))
     seen = al.observe(model, 10**5, rng=0, method="matrix-free")
