@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import matplotlib
+from sphinx_gallery.sorting import ExplicitOrder
 
 import attnlaw
 from attnlaw import style
@@ -42,6 +43,7 @@ suppress_warnings = ["config.cache"]
 # The reference
 autosummary_generate = True
 autodoc_typehints = "none"
+default_role = "py:obj"  # `predict` in a docstring is code, and a link where there is a page
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 
@@ -55,8 +57,22 @@ sheet = Path(style.__file__).with_name("attnlaw.mplstyle")
 plot_rcparams = dict(matplotlib.rc_params_from_file(sheet, use_default_template=False))
 plot_apply_rcparams = True
 
+GALLERY = [
+    "phase_transition",
+    "bulk_and_outlier",
+    "pooling_weights",
+    "phase_diagram",
+    "ceiling",
+    "accuracy",
+    "attention_head",
+    "free_products",
+    "sweep",
+]
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
+    "within_subsection_order": ExplicitOrder(
+        [f"plot_{name}.py" for name in GALLERY] + ["*"],
+    ),
     "gallery_dirs": "gallery",
     "filename_pattern": r"plot_.*\.py",
     "ignore_pattern": r"(__init__|conf)\.py",

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import attnlaw as al
@@ -15,6 +16,23 @@ def test_commands_in_the_readme_exist():
     commands = re.findall(r"(?:^|/bin/)attnlaw (\w+)", (ROOT / "README.md").read_text(), re.M)
     assert len(commands) >= 5
     assert set(commands) <= set(COMMANDS)
+
+
+def test_options_named_in_the_documentation_exist():
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("[!_]*/*.md"), *ROOT.glob("docs/*.md")]
+    for page in pages:
+        for line in re.findall(r"attnlaw (\w+ [^`\n|]*--[^`\n|]*)", page.read_text()):
+            name, *words = line.partition("  #")[0].split()
+            if name not in COMMANDS:
+                continue
+            command = import_module(f"attnlaw.cli.{name}").command
+            known = {
+                flag for option in command.params for flag in option.opts + option.secondary_opts
+            }
+            given = {
+                word.partition("=")[0].strip("],.;)") for word in words if word.startswith("--")
+            }
+            assert given <= known | {"--help"}, f"{page.name}: attnlaw {line}"
 
 
 def test_citation_has_the_version_of_the_package():

@@ -20,6 +20,7 @@ from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 
 import attnlaw
+from attnlaw.cli import COMMANDS
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +34,23 @@ MODULES = [
     "figures",
     "style",
 ]
+CHAPTERS = {  # of the notes from which the code was written, and their derivations here
+    "1": "laws",
+    "2.2": "bulk",
+    "2.3": "alignment",
+    "2.4": "bulk",
+    "2": "pooled-covariance",
+    "3.4": "weights-from-data",
+    "3": "weights",
+    "4": "classification",
+    "5": "classes",
+    "6": "attention",
+    "7": "tables",
+    "9": "simulation",
+}
+CHAPTER = re.compile(r"theory\.md §([\d.]*\d)")
 FIELD = re.compile(r"^    (\w+): [^#\n]*  # (.+)$", re.MULTILINE)
+SESSION = re.compile(r"^(```python\n(?:(?!```).*\n)*?)\n+(```)$", re.MULTILINE)
 PLOT = re.compile(r"^\.\. plot::\n", re.MULTILINE)
 
 
@@ -49,7 +66,7 @@ def run_examples(app: Sphinx, docname: str, source: list[str]) -> None:
         logger.warning("%s: %s", type(failure).__name__, failure, location=place)
         return
     computes = n_run or "```{toctree}" in source[0] or PLOT.search(source[0])
-    if not computes and ".. click::" not in source[0]:
+    if not computes:
         logger.warning("no example on this page was run", location=docname)
 
 
@@ -59,7 +76,13 @@ def name_plots(app: Sphinx, docname: str, source: list[str]) -> None:
     stem = docname.replace("/", "-")
     for i, block in enumerate(blocks[1:], start=1):
         blocks[i] = f".. plot::\n   :filename-prefix: {stem}-{i}\n{block}"
-    source[0] = "".join(blocks)
+    source[0] = SESSION.sub(r"\1\2", "".join(blocks))  # and drop blank lines at the end of code
+
+
+def list_commands(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Put every command of the program, as click knows it, where a page asks for them."""
+    block = "```{{eval-rst}}\n.. click:: attnlaw.cli.{0}:command\n   :prog: attnlaw {0}\n```\n"
+    source[0] = source[0].replace("<!-- commands -->", "\n".join(map(block.format, COMMANDS)))
 
 
 def documented_objects(env: BuildEnvironment) -> list[Any]:
@@ -112,20 +135,28 @@ def list_fields(
         lines[start:start] = ["", "Attributes", "----------", *section, ""]
 
 
-def escape_bars(
+def translate(
     app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]
 ) -> None:
-    """Keep |x| an absolute value; to reStructuredText it would be the name of a substitution."""
+    """Keep |x| an absolute value, which is markup otherwise, and link sections to their pages."""
     for i, line in enumerate(lines):
         if not line.lstrip().startswith((">>>", "...")):
-            lines[i] = line.replace("|", r"\|")
+            lines[i] = CHAPTER.sub(_chapter, line.replace("|", r"\|"))
+
+
+def _chapter(found: re.Match[str]) -> str:
+    """Return a link to the derivation that a docstring names by its section."""
+    section = found[1]
+    page = CHAPTERS.get(section) or CHAPTERS[section.partition(".")[0]]
+    return f":doc:`derivation </theory/{page}>`"
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register with Sphinx."""
     app.connect("source-read", run_examples, priority=100)
     app.connect("source-read", name_plots)
+    app.connect("source-read", list_commands)
     app.connect("autodoc-process-docstring", list_fields, priority=100)
-    app.connect("autodoc-process-docstring", escape_bars, priority=110)
+    app.connect("autodoc-process-docstring", translate, priority=110)
     app.connect("env-check-consistency", check_names)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
