@@ -25,13 +25,9 @@ def test_options_named_in_the_documentation_exist():
             name, *words = line.partition("  #")[0].split()
             if name not in COMMANDS:
                 continue
-            command = import_module(f"attnlaw.cli.{name}").command
-            known = {
-                flag for option in command.params for flag in option.opts + option.secondary_opts
-            }
-            given = {
-                word.partition("=")[0].strip("],.;)") for word in words if word.startswith("--")
-            }
+            options = import_module(f"attnlaw.cli.{name}").command.params
+            known = {flag for each in options for flag in (*each.opts, *each.secondary_opts)}
+            given = {re.match(r"--[\w-]*", word)[0] for word in words if word.startswith("--")}
             assert given <= known | {"--help"}, f"{page.name}: attnlaw {line}"
 
 
