@@ -121,10 +121,13 @@ class RandomHeads:
         values = np.maximum.accumulate(np.maximum(values, 0.0))
         return np.asarray(values * _scale(beta, self.n_tokens))
 
-    def compare(self, head: Measured, *, theory: bool | None = None) -> Statistics:
-        """Measure how far a head is from the law at its inverse temperature."""
+    def compare(
+        self, head: Measured, *, theory: bool | None = None, law: Floats | None = None
+    ) -> Statistics:
+        """Measure how far a head is from the law at its inverse temperature, or from `law`."""
         n = self.n_tokens
-        law = self.predicted(head.inverse_temperature, theory=theory)
+        if law is None:
+            law = self.predicted(head.inverse_temperature, theory=theory)
         seen = np.sqrt(head.spectrum)
         F = np.interp(seen, law, (np.arange(n) + 0.5) / n, left=0.0, right=1.0)
         steps = np.arange(n + 1) / n
@@ -168,7 +171,7 @@ class RandomHeads:
 
 def _n_draws(n_tokens: int) -> int:
     """Return how many random heads are simulated at each temperature of the grid."""
-    return 48 if n_tokens <= 256 else 32 if n_tokens <= 512 else 16
+    return 48 if n_tokens <= 256 else 32 if n_tokens <= 512 else 24
 
 
 def _scale(beta: float, n: int) -> float:
@@ -225,12 +228,18 @@ def _scores_of(heads: RandomHeads) -> tuple[Floats, Floats, Floats]:
     rng = _generator(heads, 0)
     drawn = [
         score_statistics(_random_head(heads, 1.0, rng), causal=heads.causal)
-        for _ in range(_SCORE_DRAWS if heads.n_tokens <= 512 else _SCORE_DRAWS // 3)
+        for _ in range(_SCORE_DRAWS if heads.n_tokens <= 512 else _SCORE_DRAWS // 2)
     ]
     seen = [draw for draw in drawn if draw is not None]
     law = np.mean([draw.singular_values for draw in seen], axis=0)
-    logs = np.log([[_difference(draw.singular_values, law), draw.twins] for draw in seen])
-    return law, logs.mean(axis=0), logs.std(axis=0, ddof=1)
+    others = [law + (law - draw.singular_values) / (len(seen) - 1) for draw in seen]
+    logs = np.log(
+        [
+            [_difference(draw.singular_values, other), draw.twins]
+            for draw, other in zip(seen, others, strict=True)
+        ]
+    )
+    return law, logs.mean(axis=0), _deviation(logs)
 
 
 def _compare_scores(heads: RandomHeads, seen: ScoreStatistics | None) -> dict[str, float]:
@@ -258,10 +267,33 @@ def _theory_at(heads: RandomHeads, k: int) -> Floats:
 @lru_cache(maxsize=1024)
 def _moments_at(heads: RandomHeads, k: int, theory: bool) -> tuple[Floats, Floats]:
     """Mean and standard deviation of the logarithms of `Statistics`."""
-    seen = [heads.compare(head, theory=theory)[:4] for head in _draws_at(heads, k)]
+    drawn = _draws_at(heads, k)
+    seen = [
+        heads.compare(head, theory=theory, law=None if theory else _law_without(heads, k, head))[
+            :4
+        ]
+        for head in drawn
+    ]
     logs = np.log(np.maximum(seen, 1e-300))
     _, means, deviations = _scores_of(heads)
     return (
         np.concatenate([logs.mean(axis=0), means]),
-        np.concatenate([logs.std(axis=0, ddof=1), deviations]),
+        np.concatenate([_deviation(logs), deviations]),
     )
+
+
+def _law_without(heads: RandomHeads, k: int, head: Measured) -> Floats:
+    """Law by simulation without one of its heads, as a head that is none of them would see it."""
+    beta, n = head.inverse_temperature, heads.n_tokens
+    weight = dict(_stencil(beta)).get(k, 0.0) * _scale(beta, n) / (_n_draws(n) - 1)
+    own = np.sqrt(head.spectrum) / _scale(exp(k * _STEP), n)
+    law = heads.predicted(beta, theory=False) + weight * (_mean_at(heads, k) - own)
+    return np.asarray(np.maximum.accumulate(np.maximum(law, 0.0)))
+
+
+def _deviation(logs: Floats) -> Floats:
+    """Return the standard deviation over draws, with room for its own error when they are few.
+
+    By 1 + 3/B for B draws, about the ratio of Student's to Gauss's quantile at the levels of use.
+    """
+    return np.asarray(logs.std(axis=0, ddof=1) * (1 + 3 / len(logs)))
