@@ -25,6 +25,7 @@ from attnlaw.diagnostics.heads.measures import (
 from attnlaw.models import SelfAttention
 from attnlaw.simulation.attention import attention_matrix, sample_queries_and_keys
 from attnlaw.theory.attention import attention_law, score_energy
+from attnlaw.theory.attention.quadrature import norm_rule
 from attnlaw.theory.attention.regime import LEAST_DIMENSION, normaliser_variance
 
 __all__ = ["Measured", "RandomHeads", "Statistics", "gumbel_p_value", "gumbel_quantile"]
@@ -150,12 +151,39 @@ class RandomHeads:
         """
         logs = np.log(np.maximum(seen, 1e-300))  # nothing seen is nothing unusual
         pairs = zip(logs, *self._moments(beta), strict=True)
-        return Statistics(*(gumbel_p_value(x, mean, sd) for x, mean, sd in pairs))
+        found = Statistics(*(gumbel_p_value(x, mean, sd) for x, mean, sd in pairs))
+        top = seen.top * float(self.predicted(beta)[-1]) ** 2
+        return found._replace(top=min(1.0, found.top + self.entry_chance(top, beta)))
 
     def limits(self, p: float, beta: float) -> Statistics:
         """Value of each statistic that random heads exceed with chance p."""
         pairs = zip(*self._moments(beta), strict=True)
-        return Statistics(*(exp(gumbel_quantile(p, mean, sd)) for mean, sd in pairs))
+        found = Statistics(*(exp(gumbel_quantile(p, mean, sd)) for mean, sd in pairs))
+        edge = float(self.predicted(beta)[-1]) ** 2
+        ratios = np.geomspace(found.top, 1e3 * found.top, 60)
+        rare = [ratio for ratio in ratios if self.entry_chance(ratio * edge, beta) <= p]
+        return found._replace(top=float(rare[0]) if rare else float(ratios[-1]))
+
+    def entry_chance(self, top: float, beta: float) -> float:
+        """Chance that a single entry of a random head makes a squared singular value of `top`.
+
+        Notes
+        -----
+        Among a few dozen simulated heads such an entry may never occur. An entry e = f/√n over
+        noise of energy θ₁ makes x = (e² + θ₁)²/e²; f = e^{βrt−β²r²/2} − 1 with r the norm of a
+        query over √d_k and t Gaussian, n² times. Without a mask only, and below saturation.
+        """
+        n, theta = self.n_tokens, score_energy(min(beta, 5.0))
+        if self.causal or beta > 3 or self.head_dimension < 3:
+            return 0.0
+        if top <= 4 * theta:
+            return 1.0
+        from scipy.special import ndtr
+
+        square = 0.5 * (top - 2 * theta + ((top - 2 * theta) ** 2 - 4 * theta**2) ** 0.5)
+        r, weights = _query_norms(self.head_dimension, n)
+        z = (log(1 + (n * square) ** 0.5) + 0.5 * (beta * r) ** 2) / (beta * r)
+        return float(-np.expm1(-(n**2) * float(weights @ ndtr(-z))))
 
     def _moments(self, beta: float) -> tuple[Floats, Floats]:
         theory, low = self.follows_theory(beta), _below(beta)
@@ -167,6 +195,9 @@ class RandomHeads:
         return SelfAttention(
             n_tokens=self.n_tokens, head_dimension=self.head_dimension, inverse_temperature=beta
         )
+
+
+_query_norms = lru_cache(maxsize=64)(lambda d, n: norm_rule(d, 12, n))
 
 
 def _n_draws(n_tokens: int) -> int:
