@@ -8,6 +8,7 @@ numbers to the digits shown. `<!-- skip: next "why" -->` leaves a block out and 
 
 import contextlib
 import doctest
+import io
 import os
 import subprocess
 import sys
@@ -83,7 +84,8 @@ def run_page(path: Path) -> int:
     """Run a page to its end or its first failure, and count the blocks that ran."""
     n_run = 0
     page = parse_page(path)
-    with page_folder(), warnings.catch_warnings(action="error"):
+    quiet = contextlib.redirect_stdout(io.StringIO())
+    with page_folder(), quiet, warnings.catch_warnings(action="error"):
         for example in page.examples():
             with contextlib.suppress(SkipTest):
                 example.evaluate()
