@@ -67,3 +67,17 @@ def test_vectors_may_grow_from_step_to_step():
         grown.advance(S[:size, : grown.newest.shape[1]] @ grown.newest)
     np.testing.assert_allclose(grown.matrix, whole.matrix, atol=1e-13)
     np.testing.assert_allclose(grown.basis, whole.basis, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_an_exhausted_space_takes_no_rounding_for_a_direction(seed):
+    """Two start vectors in a space of odd dimension: the last block has room for one."""
+    rng = np.random.default_rng(seed)
+    F = rng.standard_normal((29, 60))
+    S = F.T @ F
+    run = BlockLanczos(S[None] @ rng.standard_normal((1, 60, 2)))
+    for _ in range(60):
+        run.advance(S @ run.newest)
+    values = np.linalg.eigvalsh(run.matrix[0])
+    assert not run.newest.any()
+    np.testing.assert_allclose(values[-29:], np.linalg.eigvalsh(S)[-29:], rtol=1e-10)

@@ -11,6 +11,9 @@ Floats = NDArray[np.float64]
 Kind = TypeVar("Kind", bound=np.floating)
 
 
+DOUBTFUL = 1e-4  # share of a vector below which what is left of it may be rounding
+
+
 class BlockLanczos:
     """Orthonormal bases in which symmetric matrices are block tridiagonal.
 
@@ -81,7 +84,7 @@ class BlockLanczos:
         inside = Yt @ product
         rest = product - Y @ inside
         rest -= Y @ (Yt @ rest)
-        self.newest, B = orthonormal_blocks(rest, product)
+        self.newest, B = orthonormal_blocks(rest, product, Y)
         A = inside[:, here]
         self._matrix[:, here, here] = (A + np.swapaxes(A, 1, 2)) / 2
         self._matrix[:, below, here], self._matrix[:, here, below] = B, np.swapaxes(B, 1, 2)
@@ -92,11 +95,14 @@ class BlockLanczos:
         self._basis, self._matrix = self._basis[which], self._matrix[which]
 
 
-def orthonormal_blocks(vectors: Floats, originals: Floats) -> tuple[Floats, Floats]:
+def orthonormal_blocks(
+    vectors: Floats, originals: Floats, basis: Floats | None = None
+) -> tuple[Floats, Floats]:
     """Return Y and B with vectors = Y B, the columns of Y orthonormal or zero.
 
-    `originals` are the same vectors before anything was taken from them: what is left of one
-    counts as rounding when it is that much shorter.
+    `originals` are the same vectors before the `basis` was taken from them. What is left of one
+    counts as rounding when it is that much shorter; when it is only much shorter, part of it
+    may be, so the basis is taken from it once more, and little must be left to take.
     """
     Y = vectors.copy()
     block = Y.shape[2]
@@ -111,8 +117,15 @@ def orthonormal_blocks(vectors: Floats, originals: Floats) -> tuple[Floats, Floa
             B[:, :j, j : j + 1] += share
         length = np.sqrt(np.einsum("an,an->a", column[:, :, 0], column[:, :, 0]))
         length[length <= 1e-12 * lengths[:, j]] = 0
+        _scale(column, length)
+        if basis is not None and np.any(length < DOUBTFUL * lengths[:, j]):
+            for known in (basis, Y[:, :, :j]):
+                column -= known @ (np.swapaxes(known, 1, 2) @ column)
+            again = np.sqrt(np.einsum("an,an->a", column[:, :, 0], column[:, :, 0]))
+            again[again < 0.7] = 0
+            length *= again
+            _scale(column, again)
         B[:, j, j] = length
-        column *= np.divide(1, length, out=np.zeros_like(length), where=length > 0)[:, None, None]
     return Y, B
 
 
@@ -129,3 +142,8 @@ def grown(array: NDArray[Kind], shape: tuple[int, ...]) -> NDArray[Kind]:
     larger = np.zeros(shape, dtype=array.dtype)
     larger[tuple(slice(n) for n in array.shape)] = array
     return larger
+
+
+def _scale(column: Floats, length: Floats) -> None:
+    """Divide by the length, in place; what has no length becomes zero."""
+    column *= np.divide(1, length, out=np.zeros_like(length), where=length > 0)[:, None, None]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from attnlaw.simulation.draws import chi, fill_normal
 from attnlaw.simulation.kernels import add_gram_product, compiled
+from attnlaw.simulation.lanczos import DOUBTFUL
 from attnlaw.simulation.revealed import OBLIQUE
 from attnlaw.simulation.rows import add_combinations, dot, dots, project_out, subtract
 
@@ -258,9 +259,25 @@ def advance_lanczos(rows, state):
                     T[end + i, start + j] += share
                     subtract(x, share, y)
             left = np.sqrt(dot(x, x))
-            if left > 1e-12 * length:
-                subtract(newest[j, :size], -1 / left, x)
-                T[end + j, start + j] = left
+            if left <= 1e-12 * length:
+                continue
+            for v in range(size):
+                x[v] /= left
+            if left < DOUBTFUL * length:  # part of it may be rounding
+                for i in range(end):
+                    y = Y[i, :size]
+                    subtract(x, dot(x, y), y)
+                for i in range(j):
+                    y = newest[i, :size]
+                    subtract(x, dot(x, y), y)
+                again = np.sqrt(dot(x, x))
+                if again < 0.7:
+                    continue
+                left *= again
+                for v in range(size):
+                    x[v] /= again
+            subtract(newest[j, :size], -1.0, x)
+            T[end + j, start + j] = left
         for j in range(block):
             for i in range(block):
                 T[start + j, end + i] = T[end + i, start + j]
