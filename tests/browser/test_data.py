@@ -97,9 +97,9 @@ def test_attention_maps_are_reported_on(open_page, tmp_path):
     shown_map = traces(page, "data")["structure"]["z"]
     assert np.ravel(shown_map) == pytest.approx([head.structure for head in report.heads])
 
-    page.locator("#data-figure .nsewdrag").first.click(position={"x": 20, "y": 20})  # top left
-    expect(page.locator("#data-head")).to_have_value("L1H0")
-    page.locator("#data-figure .nsewdrag").first.click(position={"x": 20, "y": 200})
+    figure = page.locator("#data-figure .nsewdrag").first
+    figure.hover(position={"x": 20, "y": 200})  # bottom left, where the click counts
+    figure.click(position={"x": 21, "y": 200})
     expect(page.locator("#data-head")).to_have_value("L0H0")
     expect_reading(page, "data-reading-structure", shown(report[0, 0].structure))
 
