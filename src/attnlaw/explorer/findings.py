@@ -53,7 +53,7 @@ from attnlaw.simulation import sample_table
 
 rng = np.random.default_rng({seed})
 table = sample_table(4000, 200, rng)
-table[:, 0] += 0.5 * rng.choice([-1.0, 1.0], size=4000)
+table[:, 0] += rng.choice([-1.0, 1.0], size=4000)
 """
 
 DRAWN_SEQUENCES = """import numpy as np
@@ -178,7 +178,7 @@ def find_in_example(name: str, seed: int) -> Finding:
             raise ValueError(str(error)) from None
     if name == "table":
         table = sample_table(4000, 200, rng)
-        table[:, 0] += 0.5 * rng.choice([-1.0, 1.0], size=4000)
+        table[:, 0] += rng.choice([-1.0, 1.0], size=4000)
         vectors = EmbeddingTable(vectors=table, tokens=None, source="an example", name="")
         return _table_finding(EXAMPLES[name], DRAWN_TABLE.format(seed=seed), vectors, seed)
     if name == "heads":
