@@ -1,4 +1,4 @@
-"""Checks and sizes that models of pooled sequences share."""
+"""Gains, checks and sizes that models of pooled sequences share."""
 
 from dataclasses import fields
 from typing import Any, NamedTuple
@@ -8,7 +8,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._validation import complain, count, frozen, real, real_array
 
-__all__ = ["Sizes", "check_numbers", "check_weights", "same_fields", "set_field", "whole_sizes"]
+__all__ = [
+    "Gains",
+    "Sizes",
+    "check_numbers",
+    "check_weights",
+    "same_fields",
+    "set_field",
+    "whole_sizes",
+]
 
 
 class Sizes(NamedTuple):
@@ -17,6 +25,33 @@ class Sizes(NamedTuple):
     dimension: int  # d
     n_vocab: int  # V, even when there are two classes; 0 stands for infinitely many
     n_samples: int  # N
+
+
+class Gains:
+    """What pooling by one weight vector does to signal and noise."""
+
+    correlation: NDArray[np.float64]
+    weights: NDArray[np.float64]
+
+    @property
+    def signal_gain(self) -> float:
+        """Weight α = wᵀRw of the signal in the pooled covariance."""
+        return max(float(self.weights @ self.correlation @ self.weights), 0.0)
+
+    @property
+    def noise_gain(self) -> float:
+        """Weight κ = wᵀw of the noise in the pooled covariance."""
+        return float(self.weights @ self.weights)
+
+    @property
+    def snr(self) -> float:
+        """Effective signal-to-noise ratio α/κ of the pooling."""
+        return self.signal_gain / self.noise_gain
+
+    @property
+    def effective_length(self) -> float:
+        """Number L_eff = κ²/Σw⁴ of positions that the weights really use."""
+        return self.noise_gain**2 / float(np.sum(self.weights**4))
 
 
 def set_field(model: object, name: str, value: object) -> None:

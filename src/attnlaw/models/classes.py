@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from attnlaw._validation import Real, choice, complain, frozen, real_array
 from attnlaw.correlations import check_correlation
 from attnlaw.models.checks import (
+    Gains,
     Sizes,
     check_numbers,
     check_weights,
@@ -21,7 +22,7 @@ __all__ = ["PooledClasses"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PooledClasses:
+class PooledClasses(Gains):
     """Sequences of tokens from K classes of any shares, pooled by fixed weights.
 
     A table holds V tokens in R^d; the share π_k of them belongs to class k and lies around its
@@ -123,26 +124,6 @@ class PooledClasses:
         """Shape to which the ratios and the signal scale broadcast; () for one model."""
         parts = (self.vocab_ratio, self.sample_ratio, self.signal_scale)
         return np.broadcast_shapes(*map(np.shape, parts))
-
-    @property
-    def signal_gain(self) -> float:
-        """Weight α = wᵀRw of the classes in the pooled covariance."""
-        return max(float(self.weights @ self.correlation @ self.weights), 0.0)
-
-    @property
-    def noise_gain(self) -> float:
-        """Weight κ = wᵀw of the noise in the pooled covariance."""
-        return float(self.weights @ self.weights)
-
-    @property
-    def snr(self) -> float:
-        """Effective signal-to-noise ratio α/κ of the pooling."""
-        return self.signal_gain / self.noise_gain
-
-    @property
-    def effective_length(self) -> float:
-        """Number L_eff = κ²/Σw⁴ of positions that the weights really use."""
-        return self.noise_gain**2 / float(np.sum(self.weights**4))
 
     def sizes(self, dimension: int) -> Sizes:
         """Whole numbers closest to the ratios at this dimension, at least a token a class."""

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from attnlaw._validation import Real, choice, complain, frozen
 from attnlaw.correlations import check_correlation
 from attnlaw.models.checks import (
+    Gains,
     Sizes,
     check_numbers,
     check_weights,
@@ -23,7 +24,7 @@ Sampling = Literal["token", "gaussian"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PooledSequences:
+class PooledSequences(Gains):
     """Sequences of tokens from a table with a hidden signal, pooled by fixed weights.
 
     A table holds V tokens in R^d, e_v = c_v μ + z_v, with balanced signs c_v = ±1 and standard
@@ -89,26 +90,6 @@ class PooledSequences:
         """Shape to which the ratios and the signal norm broadcast; () for one model."""
         parts = (self.vocab_ratio, self.sample_ratio, self.signal_norm)
         return np.broadcast_shapes(*map(np.shape, parts))
-
-    @property
-    def signal_gain(self) -> float:
-        """Weight α = wᵀRw of the signal in the pooled covariance."""
-        return max(float(self.weights @ self.correlation @ self.weights), 0.0)
-
-    @property
-    def noise_gain(self) -> float:
-        """Weight κ = wᵀw of the noise in the pooled covariance."""
-        return float(self.weights @ self.weights)
-
-    @property
-    def snr(self) -> float:
-        """Effective signal-to-noise ratio α/κ of the pooling."""
-        return self.signal_gain / self.noise_gain
-
-    @property
-    def effective_length(self) -> float:
-        """Number L_eff = κ²/Σw⁴ of positions that the weights really use."""
-        return self.noise_gain**2 / float(np.sum(self.weights**4))
 
     def sizes(self, dimension: int) -> Sizes:
         """Whole numbers closest to the ratios at this dimension (an even vocabulary)."""
