@@ -27,6 +27,16 @@ CLAIM = (
 SECONDS = (12.0, 60.0)
 
 
+SINGLE_ENTRIES = (
+    r"The bulk keeps its edge, but the largest of $n^2$ log-normal entries, about "
+    r"$e^{2\beta\sqrt{\log n}}$ of the others, stand out of it on their own."
+)
+BREAKDOWN = (
+    r"Near $\sqrt{\log n}$ the largest entries of a row, $e^{\beta\max S}$, are no longer small "
+    "beside their sum: its moments are not reached at this size."
+)
+
+
 def _sizes(quick: bool) -> tuple[int, int, int]:
     """Return n = d_k, the draws at each temperature, and the draws of the frozen limit."""
     return (300, 4, 6) if quick else (1000, 6, 10)
@@ -137,37 +147,25 @@ def check(tables: Tables) -> list[Check]:
     """Compare the law below breakdown, its failure above, and the frozen limit."""
     table, frozen = tables["leading"], tables["frozen"]
     beta, n = table["inverse_temperature"], float(table["n_tokens"][0])
-    cold, warm, hot = beta <= 0.75, (beta >= 1) & (beta <= 2), beta >= 2.25
     allowed = 3 * n ** (-2 / 3) * table["second_predicted"]
+    second = [
+        z_check(
+            f"$s_2(A)$ at {words}",
+            table["second_predicted"][chosen],
+            table["second"][chosen],
+            table["second_error"][chosen],
+            finite_size=allowed[chosen],
+            basis=r"a relative $3\,n^{-2/3}$",
+            explanation=explanation,
+        )
+        for words, chosen, explanation in (
+            (r"$\beta\le 0.75$", beta <= 0.75, ""),
+            (r"$1\le\beta\le 2$", (beta >= 1) & (beta <= 2), SINGLE_ENTRIES),
+            (r"$\beta\ge 2.25$, towards the breakdown", beta >= 2.25, BREAKDOWN),
+        )
+    ]
     return [
-        z_check(
-            r"$s_2(A)$ at $\beta\le 0.75$",
-            table["second_predicted"][cold],
-            table["second"][cold],
-            table["second_error"][cold],
-            finite_size=allowed[cold],
-            basis=r"a relative $3\,n^{-2/3}$",
-        ),
-        z_check(
-            r"$s_2(A)$ at $1\le\beta\le 2$",
-            table["second_predicted"][warm],
-            table["second"][warm],
-            table["second_error"][warm],
-            finite_size=allowed[warm],
-            basis=r"a relative $3\,n^{-2/3}$",
-            explanation=r"The bulk keeps its edge, but the largest of $n^2$ log-normal entries, "
-            r"about $e^{2\beta\sqrt{\log n}}$ of the others, stand out of it on their own.",
-        ),
-        z_check(
-            r"$s_2(A)$ at $\beta\ge 2.25$, towards the breakdown",
-            table["second_predicted"][hot],
-            table["second"][hot],
-            table["second_error"][hot],
-            finite_size=allowed[hot],
-            basis=r"a relative $3\,n^{-2/3}$",
-            explanation=r"Near $\sqrt{\log n}$ the largest entries of a row, $e^{\beta\max S}$, "
-            "are no longer small beside their sum: its moments are not reached at this size.",
-        ),
+        *second,
         z_check(
             r"column counts at $\beta=50$",
             frozen["poisson"],
