@@ -1,4 +1,7 @@
-"""Observations of a draw whose table and covariance are never formed (theory.md §9)."""
+"""Observations of a draw whose table and covariance are never formed.
+
+Derived in docs/theory/simulation.md, "A table that is never drawn".
+"""
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray

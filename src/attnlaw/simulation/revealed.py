@@ -122,7 +122,8 @@ class RevealedMatrix:
 
     for the part of Zᵀ P₁ outside the span of the q's is fresh, and Q₁ names the directions it
     takes. Their images are Z Q₁ = P₁ Rᵀ + (I − PPᵀ) Ξ with P now including P₁ and Ξ fresh:
-    what P sees of Z is known, the rest is not (theory.md §9.3).
+    what P sees of Z is known, the rest is not. Derived in docs/theory/simulation.md, "A table
+    that is never drawn".
     """
 
     def __init__(
