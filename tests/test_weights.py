@@ -1,4 +1,7 @@
-"""Pooling weights: the closed forms of theory.md §3.1 and §3.2, and the optimum."""
+"""Pooling weights: the optimum, and closed forms.
+
+docs/theory/weights.md, "Optimal weights"; docs/theory/weights.md, "Causal self-attention".
+"""
 
 import re
 

@@ -4,6 +4,7 @@
   page has at least one, or a figure that it computes.
 - Every public name of the package is in the reference, and every public method says what it does.
 - The comment beside a field of a result, its symbol and meaning, is there for readers, too.
+- A derivation that the code cites exists (`tests/support/citations.py`), and is a link here.
 """
 
 import dataclasses
@@ -14,10 +15,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from citations import CITATION, ROOT, cited, citing_files, complaints
+from docutils import nodes
 from page_examples import run_page
+from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
+from sphinx.roles import XRefRole
 from sphinx.util import logging
+from sphinx.util.nodes import make_refnode
 
 import attnlaw
 from attnlaw.cli import COMMANDS
@@ -34,21 +40,6 @@ MODULES = [
     "figures",
     "style",
 ]
-CHAPTERS = {  # of the notes from which the code was written, and their derivations here
-    "1": "laws",
-    "2.2": "bulk",
-    "2.3": "alignment",
-    "2.4": "bulk",
-    "2": "pooled-covariance",
-    "3.4": "weights-from-data",
-    "3": "weights",
-    "4": "classification",
-    "5": "classes",
-    "6": "attention",
-    "7": "tables",
-    "9": "simulation",
-}
-CHAPTER = re.compile(r"theory\.md §([\d.]*\d)")
 FIELD = re.compile(r"^    (\w+): [^#\n]*  # (.+)$", re.MULTILINE)
 SESSION = re.compile(r"^(```python\n(?:(?!```).*\n)*?)\n+(```)$", re.MULTILINE)
 PLOT = re.compile(r"^\.\. plot::\n", re.MULTILINE)
@@ -138,17 +129,39 @@ def list_fields(
 def translate(
     app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]
 ) -> None:
-    """Keep |x| an absolute value, which is markup otherwise, and link sections to their pages."""
+    """Keep |x| an absolute value, which is markup otherwise, and link what is cited."""
     for i, line in enumerate(lines):
         if not line.lstrip().startswith((">>>", "...")):
-            lines[i] = CHAPTER.sub(_chapter, line.replace("|", r"\|"))
+            lines[i] = line.replace("|", r"\|")
+    lines[:] = CITATION.sub(_derivation, "\n".join(lines)).split("\n")
 
 
-def _chapter(found: re.Match[str]) -> str:
-    """Return a link to the derivation that a docstring names by its section."""
-    section = found[1]
-    page = CHAPTERS.get(section) or CHAPTERS[section.partition(".")[0]]
-    return f":doc:`derivation </theory/{page}>`"
+def _derivation(found: re.Match[str]) -> str:
+    """Return a role for a citation of a derivation, which `link_derivation` turns into a link."""
+    return ":derivation:`{}#{}`".format(*cited(found))
+
+
+def link_derivation(
+    app: Sphinx, env: BuildEnvironment, node: pending_xref, label: nodes.Element
+) -> nodes.Element | None:
+    """Link a section of a page of theory, named by page and heading; None is a warning."""
+    page, _, heading = node["reftarget"].partition("#")
+    name = f"theory/{page}"
+    if node["reftype"] != "derivation" or name not in env.tocs:
+        return None
+    for entry in env.tocs[name].findall(nodes.reference):
+        if entry.astext() == heading:
+            words = nodes.inline(text=f"{env.titles[name].astext()}, “{heading}”")
+            place = entry["anchorname"].lstrip("#")
+            return make_refnode(app.builder, node["refdoc"], name, place, words)
+    return None
+
+
+def check_citations(app: Sphinx, env: BuildEnvironment) -> None:
+    """Complain about citations that lead nowhere, also in modules without a page."""
+    for path in citing_files():
+        for words in complaints(path.read_text()):
+            logger.warning("%s: %s", path.relative_to(ROOT), words)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -158,5 +171,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("source-read", list_commands)
     app.connect("autodoc-process-docstring", list_fields, priority=100)
     app.connect("autodoc-process-docstring", translate, priority=110)
+    app.add_role("derivation", XRefRole(warn_dangling=True))
+    app.connect("missing-reference", link_derivation)
     app.connect("env-check-consistency", check_names)
+    app.connect("env-check-consistency", check_citations)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

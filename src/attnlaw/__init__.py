@@ -8,6 +8,10 @@ Begin with a model, predict what theory says of it, and observe what happens:
 ...     correlation=al.prefix_correlation(length=20, prefix=5),
 ...     weights=al.causal_weights(20),
 ... )
+
+Docstrings cite theorems of three papers, P1 (arXiv 2605.06826), P2 (arXiv 2510.06685) and P3
+(arXiv 2610.10033), and our own derivations, docs/theory/bulk.md, "Edges", say: a page of the
+documentation, in this project's repository, and a heading on it.
 """
 
 import lazy_loader

@@ -32,7 +32,8 @@ def prefix_correlation(length: int, prefix: int, within: float = 1.0) -> NDArray
     Returns
     -------
     array of shape (length, length)
-        R with R_ll' = r for l ≠ l' ≤ p, and the identity elsewhere (theory.md §3.3).
+        R with R_ll' = r for l ≠ l' ≤ p, and the identity elsewhere. Its largest eigenvalue, the
+        best SNR, is 1 + (p−1) r (docs/theory/weights.md, "Which positions move together").
 
     Examples
     --------
@@ -65,7 +66,8 @@ def spiked_correlation(strength: float, direction: ArrayLike) -> NDArray[np.floa
     Returns
     -------
     array of shape (length, length)
-        R_ll' = (I + η q qᵀ)_ll' / √((1 + η q_l²)(1 + η q_l'²)) (theory.md §3.3).
+        R_ll' = (I + η q qᵀ)_ll' / √((1 + η q_l²)(1 + η q_l'²))
+        (docs/theory/weights.md, "Which positions move together").
 
     Examples
     --------

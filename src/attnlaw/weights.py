@@ -57,9 +57,9 @@ def causal_weights(length: int) -> NDArray[np.float64]:
 
     Notes
     -----
-    P1 Lemma 1 and theory.md §3.2: each row of the causal softmax (no self-attention except in
-    row 1) becomes uniform as d → ∞, and the weights are its column means. See
-    `softmax_causal_weights` for the same at a finite dimension.
+    P1 Lemma 1 and docs/theory/weights.md, "Causal self-attention": each row of the causal softmax
+    (no self-attention except in row 1) becomes uniform as d → ∞, and the weights are its column
+    means. See `softmax_causal_weights` for the same at a finite dimension.
 
     Examples
     --------
@@ -157,7 +157,7 @@ def optimal_weights(correlation: ArrayLike) -> NDArray[np.float64]:
 
     Notes
     -----
-    P1 Theorem 5, theory.md §3.1.
+    P1 Theorem 5; docs/theory/weights.md, "Optimal weights".
 
     Examples
     --------

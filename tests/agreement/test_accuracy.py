@@ -1,4 +1,7 @@
-"""Ridge accuracy in closed form (theory.md §4) against fits and fresh test sets."""
+"""Ridge accuracy in closed form against fits and fresh test sets.
+
+The closed form is that of docs/theory/classification.md, "Derivation".
+"""
 
 from dataclasses import fields, replace
 

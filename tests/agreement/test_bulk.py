@@ -1,4 +1,7 @@
-"""The bulk: its edge, its law and its moments (theory.md §2.2), and where they cease (§2.4)."""
+"""The bulk: its edge, its law and its moments, and where they cease.
+
+docs/theory/bulk.md, "Statement"; docs/theory/bulk.md, "How far a fixed length is from the limit".
+"""
 
 from dataclasses import replace
 
@@ -114,7 +117,7 @@ def test_overlap_suffers_where_predictions_warn_and_not_where_they_are_silent(z_
 
 
 def test_one_position_is_poisson_and_not_free_poisson():
-    """L_eff = 1: the law of the limit does not hold for tokens, as theory.md §2.4 says."""
+    """L_eff = 1: the law of the limit does not hold for tokens."""
     d = 240
     single = replace(noise("plenty"), correlation=np.eye(1), weights=np.ones(1))
     law = al.bulk_law(replace(single, sampling="gaussian"))

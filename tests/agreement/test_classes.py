@@ -1,7 +1,8 @@
-"""Several classes and coloured noise (theory.md §5) against finite matrices.
+"""Several classes and coloured noise (docs/theory/classes.md, "Outliers") against finite matrices.
 
-Means are off by O(1/d) (docs/theory/classes.md has the measured constants), which two sizes
-remove: 2 m(2d) − m(d). What is left is compared with its own standard error.
+Means are off by O(1/d), with constants measured in docs/theory/classes.md, "How far a finite size
+is from it", which two sizes remove: 2 m(2d) − m(d). What is left is compared with its own standard
+error.
 """
 
 from dataclasses import replace

@@ -1,5 +1,6 @@
-"""Outliers and overlaps of theory.md §2.3 in both readings, and the wrong reading beside each.
+"""Outliers and overlaps in both readings, and the wrong reading beside each.
 
+The formulas are those of docs/theory/alignment.md, "The spike".
 Sizes are small and trials many. Finite sizes move a mean by O(1/d) while trials scatter by
 O(d^(−1/2)): with T trials that is a bias of O(√(T/d)) standard errors. Over 20 seeds the mean of z
 was below 1 for every field and the largest |z| 4.3; the other reading's formula gave at least 8.
@@ -112,7 +113,7 @@ def test_table_mean_is_an_outlier_when_not_centred(name, z_score, other_sampling
 
 
 def test_class_means_of_the_table_leave_the_bulk_without_any_signal(z_score, other_sampling):
-    """‖μ‖ = 0 and a large SNR: an outlier along m, of no use for μ (theory.md §2.1)."""
+    """‖μ‖ = 0 and a large SNR: an outlier along m, of no use for μ."""
     silent = replace(MODELS["optimal weights"], vocab_ratio=1.0, signal_norm=0.0)
     seen, predicted = al.observe(silent, DIMENSION, TRIALS, rng=0), al.predict(silent)
     assert predicted.is_detectable

@@ -1,4 +1,7 @@
-"""Where the signal appears: theory.md §2.3's thresholds against counts of detections."""
+"""Where the signal appears: thresholds against counts of detections.
+
+The thresholds are those of docs/theory/thresholds.md, "Statement".
+"""
 
 from dataclasses import replace
 

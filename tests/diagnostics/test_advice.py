@@ -57,7 +57,7 @@ def test_accuracy_is_predicted_for_every_pooling(labelled):
 
 
 def test_prediction_agrees_with_the_theory_of_the_model():
-    """The general formula on MP_δ noise is theory.md §4, up to 1/d."""
+    """The general formula on MP_δ noise is `predict_accuracy`, up to 1/d."""
     rng = np.random.default_rng(1)
     d, delta, gamma, ridge = 400, 0.4, 0.5, 0.05
     model = al.PooledSequences(

@@ -73,7 +73,7 @@ def test_the_mean_direction_is_named_when_nothing_is_centred():
 
 
 def test_the_noise_of_class_means_is_named_and_a_signal_is_not():
-    # Correlated signs with μ = 0 still make an outlier: along m, with ‖m‖² → δ (theory.md §2.1).
+    # Correlated signs with μ = 0 still make an outlier: along m, with ‖m‖² → δ.
     X, sample = pooled(0.0, prefix=8, rng=2)
     found = signal_components(X, n_tokens=300, snr=1 + 8 * 7 / 10)
     assert kinds(found) == [("table means", 0)]

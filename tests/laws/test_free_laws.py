@@ -234,11 +234,12 @@ def test_fuss_catalan_moments_and_edge():
 
 @pytest.mark.parametrize("theta", [(0.2840254167, 0.25), (1.718281828459045, 1.0)])
 def test_attention_bulk_has_the_golden_edges(theta):
-    # theory.md §6: H = θ₁ − θ₂ + θ₂ MP_1, then ⊠ MP_1; right edges 1.7906 and 9.0095
+    # docs/theory/attention.md, "The limit law": H = θ₁ − θ₂ + θ₂ MP_1, then ⊠ MP_1; the table
+    # there has the right edges 1.790588 and 9.009543
     total, linear = theta
     law = (total - linear + linear * MP(1)) @ MP(1)
-    expected = {0.25: 1.7906, 1.0: 9.0095}[linear]
-    assert_allclose(law.edges, [0, expected], rtol=3e-5)
+    expected = {0.25: 1.790588, 1.0: 9.009543}[linear]
+    assert_allclose(law.edges, [0, expected], rtol=5e-7)
     assert_allclose(law.moment(2), 2 * total**2 + linear**2, rtol=1e-12)
 
 

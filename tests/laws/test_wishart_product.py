@@ -21,7 +21,7 @@ def product(delta, gamma):
 
 
 def test_golden_numbers_of_density_and_edges():
-    # theory.md §8, 40-digit arithmetic: mpmath.polyroots of the cubic, and z(t*)
+    # 40-digit arithmetic: mpmath.polyroots of the cubic, and z(t*)
     law = product(0.5, 0.4)
     expected = [0.5416954005070845, 0.3046501435455319, 0.1473338916254338]
     assert_allclose(law.density([0.5, 1, 2]), expected, rtol=1e-15)
@@ -78,7 +78,7 @@ def trigonometric_edges(delta, gamma):
 
 
 def discriminant(delta, gamma):
-    """Coefficients of the cubic of theory.md §2.2 whose roots are the edges (and λ₃ ≤ 0)."""
+    """Coefficients of Q, whose roots are the edges (and λ₃ ≤ 0): docs/theory/bulk.md, "Edges"."""
     d, g = mpmath.mpf(delta), mpmath.mpf(gamma)
     s, p = d + g, d * g
     linear = p**2 * s + 10 * p**2 - 4 * p * s**2 - p * s - 6 * p + s**3 + s**2
@@ -169,7 +169,8 @@ def test_closed_form_agrees_with_the_general_engine(delta, gamma):
 
 def test_left_edge_is_hard_when_the_two_smallest_dimensions_agree():
     # Of d, V and N, that is: the largest of 1, δ, γ is attained twice. Otherwise the bulk is
-    # bounded away from 0, also above an atom (Q(0) = (δ−γ)²(1−δ)²(1−γ)² in theory.md §2.2).
+    # bounded away from 0, also above an atom (Q(0) = (δ−γ)²(1−δ)²(1−γ)² in docs/theory/bulk.md,
+    # "Edges").
     for delta, gamma in ((1, 0.3), (2, 2), (1, 1), (5, 5)):
         assert product(delta, gamma).edges[0] == 0
     assert product(1.5, 0.5).edges[0] > 0.03

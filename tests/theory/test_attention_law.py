@@ -78,7 +78,8 @@ def test_first_moments_have_their_closed_form(beta, phi):
 
 
 def test_parametric_curve_is_the_law():
-    # theory.md §6: u(g) = 1/g + θ₁−θ₂ + θ₂/(1−φθ₂g), z = u²g, G = ug/z.
+    # docs/theory/attention.md, "The limit law":
+    # u(g) = 1/g + θ₁−θ₂ + θ₂/(1−φθ₂g), z = u²g, G = ug/z.
     law = al.attention_law(head(4000, 1000, 1.0), "first")
     g = 0.3 - np.array([0.05, 0.2, 0.6]) * 1j
     c, phi = np.e - 2, 4.0
@@ -153,7 +154,7 @@ def test_correlated_inputs_stretch_the_second_moment():
 
 
 def fixed_point(spectrum, beta, phi, z):
-    """theory.md §6, iterated: the road by which correlated inputs were first solved."""
+    """The second road of docs/theory/correlated-inputs.md, "Equations", iterated."""
     b2, c2 = beta**2, np.expm1(beta**2) - beta**2
     s0, s1, mB = 1.0 + 0j, 1.0 + 0j, -1 / z
     for _ in range(4000):
@@ -166,7 +167,7 @@ def fixed_point(spectrum, beta, phi, z):
 
 
 @pytest.mark.parametrize("z", [-1.0 + 0.5j, 1.0 + 1.0j, 4.0 + 1.0j])
-def test_correlated_inputs_solve_the_fixed_point_of_the_notes(z):
+def test_correlated_inputs_solve_the_fixed_point_of_the_second_road(z):
     spectrum = np.array([0.2, 0.9, 1.9])
     law = al.attention_law(head(600, 300, 0.8, input_spectrum=spectrum), "first")
     assert_allclose(law.stieltjes(z), fixed_point(spectrum, 0.8, 2.0, z), rtol=1e-7)

@@ -53,7 +53,7 @@ def test_unequal_shares_of_two_classes_weaken_the_signal_and_nothing_else():
 
 
 def test_components_are_those_of_the_between_class_covariance():
-    """theory.md §5: ρ_j = (α/κ)(ω_j + δ), alignment ζ(t_j) ω_j/(ω_j+δ)."""
+    """White noise: ρ_j = (α/κ)(ω_j + δ), alignment ζ(t_j) ω_j/(ω_j+δ)."""
     shares = np.array([0.2, 0.3, 0.5])
     three = model(class_shares=shares)
     centred = np.array(THREE) - shares @ np.array(THREE)

@@ -1,4 +1,7 @@
-"""Ridge accuracy: theory.md §4 as written is the second road; limits, expectations, shapes."""
+"""Ridge accuracy: limits, expectations, shapes.
+
+The second road is docs/theory/classification.md, "Derivation", as it is written there.
+"""
 
 import itertools
 import re
@@ -27,7 +30,7 @@ ratios = st.floats(-3, 1).map(lambda exponent: 10.0**exponent)
 
 
 def as_written(model, ridge, prefix):
-    """Follow §4 step by step for a prefix model; the accuracy by listing all suffix signs."""
+    """Follow the derivation step by step for a prefix; accuracy by listing all suffix signs."""
     delta, gamma, norm = model.vocab_ratio, model.sample_ratio, model.signal_norm
     alpha, kappa, P = model.signal_gain, model.noise_gain, model.weights[:prefix].sum()
     a2 = norm**2 + (delta if model.sampling == "token" else 0)
@@ -82,13 +85,13 @@ def test_rational_form_is_section_4_as_written(delta, gamma, norm, ridge, sampli
     accuracy, mse, A, v = as_written(model, ridge, prefix)
     assert_allclose(ours.signal_gain, A, rtol=1e-10)
     assert_allclose(ours.mean_squared_error, mse, rtol=1e-9)
-    # v is a difference of numbers of order one in §4; ours is a sum of positive terms
+    # v is a difference of numbers of order one there; ours is a sum of positive terms
     assert_allclose(ours.noise_variance, v, rtol=1e-9, atol=1e-12 * (1 + mse))
     assert_allclose(ours.accuracy, accuracy, atol=1e-8)
 
 
 def test_measured_setting_of_the_theory_page():
-    """d=400, V=1000, N=800, λ=.05, ‖μ‖=.7: mean .76, causal .953, optimal .985 (§4)."""
+    """d=400, V=1000, N=800, λ=.05, ‖μ‖=.7: mean .76, causal .953, optimal .985."""
     poolings = {
         0.758: al.mean_weights(20),
         0.953: al.causal_weights(20),

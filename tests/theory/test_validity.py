@@ -92,7 +92,10 @@ def test_usual_models_do_not_warn():
 
 @pytest.mark.parametrize("length", [1, 2])
 def test_one_or_two_positions_warn_where_overlaps_were_seen_to_suffer(length):
-    """δ = .5, γ = .4: an overlap of one half loses .05 and .003 (docs/theory/alignment.md)."""
+    """δ = .5, γ = .4: an overlap of one half loses .05 and .003.
+
+    docs/theory/bulk.md, "How far a fixed length is from the limit".
+    """
     changes = {"correlation": np.eye(length), "weights": np.ones(length)}
     with pytest.warns(al.RegimeWarning):
         al.predict(single_position(0.5, 0.4, **changes))

@@ -64,9 +64,10 @@ def advise_pooling(
     -----
     Without labels, signal is what positions have in common (`measure_coherence`): on natural text
     that may be syntax rather than topic, and only labels can tell. With two classes the accuracy
-    is also predicted, by theory.md §4 from class means, covariance and N (`predicted_accuracy`),
-    once with the pooled covariance as it is and once as if tokens were independent. A pooling is
-    recommended over the mean only if it is better at 95 % over all comparisons together.
+    is also predicted from class means, covariance and N (`predicted_accuracy`;
+    docs/theory/classification.md, "Any noise, classes of any size"), once with the pooled
+    covariance as it is and once as if tokens were independent. A pooling is recommended over the
+    mean only if it is better at 95 % over all comparisons together.
 
     Examples
     --------

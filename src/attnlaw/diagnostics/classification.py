@@ -137,7 +137,9 @@ def predicted_accuracy(
 
     Notes
     -----
-    theory.md §4 for any noise spectrum and unequal classes. With σ² = 1 − ȳ² the variance of the
+    Derived in docs/theory/classification.md, "Any noise, classes of any size".
+
+    With σ² = 1 − ȳ² the variance of the
     label, ν solves λ = ν (1 − (1/N) Σ t/(t+ν)) and
 
         ω = Σ m²/(t+ν),  ω₂ = Σ m²/(t+ν)²,  Γ = (1/N) Σ t²/(t+ν)²,  A = σ²ω/(1+σ²ω),

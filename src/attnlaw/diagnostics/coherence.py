@@ -45,7 +45,9 @@ def measure_coherence(
 
     Notes
     -----
-    theory.md §3.4, with cross-fitting. Along a direction u learned elsewhere, sequence i gives
+    Derived in docs/theory/weights-from-data.md, "What is claimed, and when".
+
+    Along a direction u learned elsewhere, sequence i gives
 
         j_i(w) = (Σ_l w_l p_il)² − Σ_l w_l² p_il² ,   p_il = T_il·u centred at each position,
 
@@ -101,7 +103,8 @@ class Spiked:
         The leading population eigenvalue ℓ solves 1 = s Σ c/(ℓ−t): above all t for s > 0, between
         the two largest for s < 0. With D_k = Σ c/(ℓ−t)^k the population overlap is D₁²/D₂. The
         sample eigenvalue is ψ(ℓ) = ℓ (1 + (1/N) Σ t/(ℓ−t)) over all t but the largest, which has
-        become ℓ, if ψ'(ℓ) > 0; the sample overlap is ℓψ'/ψ (theory.md §1, Bai and Yao 2012).
+        become ℓ, if ψ'(ℓ) > 0; the sample overlap is ℓψ'/ψ (Bai and Yao 2012;
+        docs/theory/laws.md, "Silverstein's law and its outliers").
 
         Examples
         --------

@@ -61,7 +61,9 @@ def check_subsets(
 
     Notes
     -----
-    theory.md §7. The other rows give the population spectrum τ and the row scales r; the law of
+    Derived in docs/theory/tables.md, "A check that can fail".
+
+    The other rows give the population spectrum τ and the row scales r; the law of
     both at δ' = d/V' ≫ δ is far from what the table itself shows, so the comparison can fail.
     It does when the quadratic forms on which the law rests do not concentrate: rows of unequal
     length make Silverstein's law fail, clusters and heavy coordinates make both fail.

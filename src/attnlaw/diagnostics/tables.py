@@ -89,7 +89,9 @@ def inspect_table(
 
     Notes
     -----
-    theory.md §7. The table is centred by column; λ are the eigenvalues of EᵀE/V. Outliers are
+    Derived in docs/theory/tables.md, "The law".
+
+    The table is centred by column; λ are the eigenvalues of EᵀE/V. Outliers are
     found by gaps, which needs no knowledge of the noise (`find_outliers`); the others are the
     bulk, whose population spectrum H is found by inverting the law (`population_spectrum`).
     Where rows differ in length the law takes that into account (`SeparableLaw`).

@@ -9,7 +9,7 @@ direction u and weights w, of norm 1 each, with the largest
 For u fixed, w is the top eigenvector of the hollow L×L matrix Γ(u)_ll' = uᵀ C_ll' u; for w
 fixed, u is the top eigenvector of the hollow d×d matrix S(w) = Σ_{l≠l'} w_l w_l' C_ll'. Taking
 turns, J never falls. Several starts are carried along together, so that each pass over the data
-is one matrix product (docs/theory/weights-from-data.md).
+is one matrix product (docs/theory/weights-from-data.md, "Where to start").
 """
 
 from functools import cached_property

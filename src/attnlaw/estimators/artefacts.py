@@ -145,9 +145,10 @@ def _of_component(
 
 
 def _table_means(j: int, snr: float, test: OutlierTest, d: int) -> list[Artefact]:
-    """Name the noise of the class means when it is all that a spike needs (theory.md §2.1).
+    """Name the noise of the class means when it is all that a spike needs.
 
     A spike of ratio ρ has strength ρ/snr = ‖μ‖² + ‖m‖² per token, and ‖m‖² is δ(1 ± √(2/d)).
+    Derived in docs/theory/signal-components.md, "An outlier without a signal".
     """
     delta = test.vocab_ratio
     power = float(test.spike_ratios[j]) / snr - delta

@@ -72,7 +72,8 @@ def signal_components(
 
     In a table of V tokens the two classes' means differ by noise m with ‖m‖² → δ, so that the
     spike is (wᵀRw/wᵀw)(‖μ‖² + δ): correlated positions make an outlier even without a signal,
-    and the overlap with μ is ‖μ‖²/(‖μ‖² + δ) of that with the spike (theory.md §2.1).
+    and the overlap with μ is ‖μ‖²/(‖μ‖² + δ) of that with the spike
+    (docs/theory/signal-components.md, "An outlier without a signal").
 
     Examples
     --------

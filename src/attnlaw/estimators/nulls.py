@@ -11,7 +11,8 @@ sample law, an outlier at λ and its population counterpart ℓ obey
     sample overlap      (ℓ/λ) (dλ/dy)/(dℓ/dy)               of sample and population eigenvector
     shrunken value      λ/(1 + γ y)²                        what the sample eigenvector holds of C
 
-(docs/theory/signal-components.md). y and ℓ are rational functions of a parameter p.
+y and ℓ are rational functions of a parameter p. Derived in docs/theory/signal-components.md, "One
+variable".
 """
 
 from dataclasses import dataclass
@@ -60,7 +61,8 @@ class Population(Protocol):
 class SpectrumPopulation:
     """Independent rows whose covariance has a given spectrum H; one eigenvalue: white noise.
 
-    p = 1/ℓ and y = ∫ x p/(1 − x p) H(dx), the Silverstein law (theory.md §1).
+    p = 1/ℓ and y = ∫ x p/(1 − x p) H(dx), Silverstein's law (docs/theory/laws.md,
+    "Silverstein's law and its outliers").
 
     Parameters
     ----------
@@ -98,7 +100,8 @@ class TokenPopulation:
     """Pooled tokens from a table, C = Zᵀ diag(f) Z/V with frequencies f of mean one.
 
     p is C's own Cauchy transform, ℓ = 1/p + mean f/(1 − δ f p) and y = ℓ p − 1: a free compound
-    Poisson law; with equally frequent tokens MP_δ, and y = 1/t in the letters of theory.md §2.
+    Poisson law; with equally frequent tokens MP_δ, and y = 1/t in the letters of
+    docs/theory/alignment.md, "The spike".
 
     Parameters
     ----------
@@ -136,7 +139,7 @@ class TokenPopulation:
         return 1 / p
 
     def overlap(self, p: Any) -> Any:
-        """Return −p² dℓ/dp; 1 − δ y² for equally frequent tokens (theory.md §2.3)."""
+        """Return −p² dℓ/dp: 1 − δ y² for equally frequent tokens, as in `predict`."""
         return np.clip(-(p**2) * self.ell(p).first, 0, 1)
 
 

@@ -1,4 +1,7 @@
-r"""Which eigenvalues of a sample covariance are more than noise (theory.md §2.3, §7)."""
+r"""Which eigenvalues of a sample covariance are more than noise.
+
+Derived in docs/theory/signal-components.md, "Fluctuations of the edge".
+"""
 
 from dataclasses import dataclass
 from typing import Any

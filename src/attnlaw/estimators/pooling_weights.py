@@ -1,4 +1,8 @@
-r"""Pooling weights learned from the sequences alone, without labels (theory.md §3.4)."""
+r"""Pooling weights learned from the sequences alone, without labels.
+
+Derived in docs/theory/weights-from-data.md, "Different positions share the signal and nothing
+else".
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -79,8 +83,9 @@ def learn_pooling_weights(
     -----
     Maximises J(w, u) = Σ_{l≠l'} w_l w_l' uᵀ Ĉ_ll' u over unit w and u, where Ĉ_ll' is the
     covariance between the tokens at two different positions (see `attnlaw.estimators.alternation`
-    and docs/theory/weights-from-data.md). In the pooled sequence model E Ĉ_ll' = R_ll' a aᵀ with
-    a = μ + m (theory.md §2.1), so J = (a·u)² (wᵀRw − wᵀw): its maximiser is the optimal w of P1.
+    and docs/theory/weights-from-data.md, "What is claimed, and when"). In the pooled sequence
+    model E Ĉ_ll' = R_ll' a aᵀ with a = μ + m (docs/theory/pooled-covariance.md, "Derivation"), so
+    J = (a·u)² (wᵀRw − wᵀw): its maximiser is the optimal w of P1.
 
     The gain is judged by cross-fitting. With (w, u) from one half, every sequence i of the
     other half gives two numbers

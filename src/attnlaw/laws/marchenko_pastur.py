@@ -20,8 +20,8 @@ class MarchenkoPastur(Law):
     """Eigenvalues of WᵀW/n for a standard Gaussian n × d matrix W, as d/n → c.
 
     density(x) = √((λ₊−x)(x−λ₋))/(2πcx) on λ± = (1±√c)², and an atom 1 − 1/c at 0 when c > 1.
-    In the parameter t = 1/y of theory.md §1, z = (t+1)(t+c)/t and G = 1/(t+c); on the bulk t has
-    modulus √c.
+    In the parameter t = 1/y, y = zG − 1 (docs/theory/laws.md, "Transforms"), z = (t+1)(t+c)/t and
+    G = 1/(t+c); on the bulk t has modulus √c.
 
     Parameters
     ----------

@@ -12,9 +12,11 @@ they solve, with ρ_k = n/N_k,
     C_j = −1/(w +   Σ_k γ_k(j) p_k/(1 − ρ_k p_k q_k)) ,     q_k = mean γ'_k C ,
 
 with α' = α and γ' = γ. Where the variances of rows are themselves random, because a few entries
-carry much of a row's energy, the means are weighted otherwise (docs/theory/realistic-heads.md).
-In the upper half plane the right-hand sides map functions with positive imaginary part to such
-functions, whatever the weights, so that the solution is unique and is that of a probability law.
+carry much of a row's energy, the means are weighted otherwise. In the upper half plane the
+right-hand sides map functions with positive imaginary part to such functions, whatever the
+weights, so that the solution is unique and is that of a probability law. Derived in
+docs/theory/realistic-heads.md, "Step 2: the spread of norms"; for the weights see
+docs/theory/realistic-heads.md, "Step 3: the energy of single rows".
 """
 
 from dataclasses import dataclass

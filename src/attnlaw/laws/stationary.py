@@ -39,7 +39,7 @@ def stationary_value(t: float, ratios: Sequence[float], scale: float) -> Edge:
 def critical_points(delta: float, gamma: float) -> Floats:
     """Roots of t³ − (δ+γ+δγ) t − 2δγ, where z(t) = (t+1)(t+δ)(t+γ)/t² is stationary.
 
-    The first is the positive root t* of theory.md §2.2, which gives the right edge.
+    The first is the positive root t*, which gives the right edge: docs/theory/bulk.md, "Edges".
 
     Examples
     --------

@@ -3,7 +3,8 @@
 An addition, or one Marchenko–Pastur factor, has dz'/dz concave on each gap of the law before it
 (cut at the poles), so each gap shrinks to one smaller gap or closes: nothing is missed, however
 many atoms there are. For a pair of laws each gap belongs to one gap of either law, and is
-searched for there (docs/theory/laws.md). The outer gap is one gap, through infinity.
+searched for there. The outer gap is one gap, through infinity. Derived in docs/theory/laws.md,
+"Edges".
 """
 
 import numpy as np

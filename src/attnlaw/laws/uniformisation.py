@@ -7,7 +7,8 @@ A set of point masses has z = u, G = Σ hⱼ/(u − tⱼ); each stage maps (z, G
     sum of two laws, where G_A = G_B:              z_A + q,   G,           y_A + y_B
     product of two laws, where y_A = y_B:          z_A q,     G_A/q,       y,     q = y_B/G_B
 
-and the exact derivatives with respect to the parameters are carried along (docs/theory/laws.md).
+and the exact derivatives with respect to the parameters are carried along: docs/theory/laws.md,
+"One parameter for each set of point masses".
 """
 
 import itertools

@@ -31,8 +31,10 @@ class Cubic(NamedTuple):
 
 
 class WishartProduct(FreeLaw):
-    """κ (MP_δ ⊠ MP_γ): the noise bulk of pooled sequences (theory.md §2.2).
+    """κ (MP_δ ⊠ MP_γ): the noise bulk of pooled sequences.
 
+    Derived in docs/theory/bulk.md, "Derivation", and docs/theory/laws.md, "Two Marchenko–Pastur
+    factors in closed form".
     On the bulk the cubic (t+1)(t+δ)(t+γ) = x t², x = z/κ, has one real root t = −s, with s
     between 0 and min(1, δ, γ). With a = 1−s, b = δ−s, c = γ−s and D = ab + bc + ca + 2xs, a sum
     of positive terms, the conjugate pair has |t|² = δγ/s and Im t = w/D, where −4w² is the

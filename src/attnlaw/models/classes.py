@@ -55,7 +55,7 @@ class PooledClasses(Gains):
         Factor of the class means, to study several strengths in one call.
     sampling : "token" or "gaussian"
         Real tokens from a fixed table (exact), or the papers' idealised population covariance
-        (theory.md §2.1).
+        (docs/theory/pooled-covariance.md, "Derivation").
 
     Examples
     --------

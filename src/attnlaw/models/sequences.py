@@ -46,7 +46,7 @@ class PooledSequences(Gains):
         w, not all zero. They need not sum to one: only the SNR wᵀRw/wᵀw matters for overlaps.
     sampling : "token" or "gaussian"
         Real tokens from a fixed table (exact), or the papers' idealised population covariance
-        (theory.md §2.1).
+        (docs/theory/pooled-covariance.md, "Derivation").
     centred : bool
         Subtract the sample mean. Without it, tokens from a table show a second outlier along
         the table's mean.

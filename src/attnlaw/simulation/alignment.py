@@ -68,9 +68,12 @@ def observe_alignment(
 
     Notes
     -----
-    theory.md §9. Exact in law: with one draw, S(μ) = ZᵀKZ + ‖μ‖ (u bᵀ + b uᵀ) + ‖μ‖² a u uᵀ for
+    Derived in docs/theory/simulation.md, "One draw for all signal norms".
+
+    Exact in law: with one draw, S(μ) = ZᵀKZ + ‖μ‖ (u bᵀ + b uᵀ) + ‖μ‖² a u uᵀ for
     every norm and, with K of its own, for all weights; block Lanczos finds the leading eigenpairs
-    and draws of the Gaussian table Z only its products with the vectors it comes to.
+    and draws of the Gaussian table Z only its products with the vectors it comes to
+    (docs/theory/simulation.md, "A table that is never drawn").
 
     Examples
     --------

@@ -1,4 +1,7 @@
-"""The weights of an actual causal softmax over sampled sequences (theory.md §3.2, P1 Lemma 1)."""
+"""The weights of an actual causal softmax over sampled sequences.
+
+P1 Lemma 1; docs/theory/weights.md, "Causal self-attention".
+"""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -101,7 +101,9 @@ def sample_class_sequences(
 
     Notes
     -----
-    theory.md §5. y_i are the class weights Σ_l w_l 1{class k at l}, T = diag(π) − ππᵀ:
+    Derived in docs/theory/classes.md, "The covariance, exactly".
+
+    y_i are the class weights Σ_l w_l 1{class k at l}, T = diag(π) − ππᵀ:
 
         token       X = pooled e_v ,             C = κ Z_⊥ᵀZ_⊥/V + α (M+m)ᵀ T (M+m)
         gaussian    X = y M + √κ g Z/√V ,        C = κ ZᵀZ/V + α Mᵀ T M

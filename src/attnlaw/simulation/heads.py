@@ -82,7 +82,9 @@ def sample_heads(model: PooledHeads, dimension: int, rng: Random = None) -> Head
 
     Notes
     -----
-    theory.md §5. Token: C = K ⊗ Z_⊥ᵀZ_⊥/V + A ⊗ (μ+m)(μ+m)ᵀ. Idealised: every position has a
+    Derived in docs/theory/several-heads.md, "The spectrum of the concatenation".
+
+    Token: C = K ⊗ Z_⊥ᵀZ_⊥/V + A ⊗ (μ+m)(μ+m)ᵀ. Idealised: every position has a
     Gaussian vector ξ_l = g_l Z/√V of its own, x_h = Σ_l w_hl (s_l μ + ξ_l), and C has Z in place
     of Z_⊥ and no m; with an infinite vocabulary ξ_l = g_l.
     """

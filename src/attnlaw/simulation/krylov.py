@@ -148,8 +148,8 @@ def find_spikes(
     -----
     Without the signal's row and column S(μ) is one matrix D for all norms, and its leading
     eigenvectors lie in the Krylov space of D that starts from the rest of these columns
-    (theory.md §9.1–2). The mass in the last block falls by about the same factor at every step,
-    which tells when to look again.
+    (docs/theory/simulation.md, "Block Lanczos"). The mass in the last block falls by about the
+    same factor at every step, which tells when to look again.
 
     Examples
     --------

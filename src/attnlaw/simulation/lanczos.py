@@ -37,10 +37,10 @@ class BlockLanczos:
     Notes
     -----
     With Y = [Y₁ … Y_k],  S Y_k = Y_{k−1} B_{k−1}ᵀ + Y_k A_k + Y_{k+1} B_k,  and YᵀSY is block
-    tridiagonal with A on the diagonal and B below it (theory.md §9.2). Each new block is
-    orthogonalised twice against all of Y. A vector that is lost in rounding is replaced by zero:
-    it adds a row and a column of zeros to YᵀSY, which is one more eigenvalue 0 and no harm to
-    the largest ones of a covariance.
+    tridiagonal with A on the diagonal and B below it (docs/theory/simulation.md, "Block Lanczos").
+    Each new block is orthogonalised twice against all of Y. A vector that is lost in rounding is
+    replaced by zero: it adds a row and a column of zeros to YᵀSY, which is one more eigenvalue 0
+    and no harm to the largest ones of a covariance.
 
     Examples
     --------

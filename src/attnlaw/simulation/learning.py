@@ -1,4 +1,7 @@
-"""Pooling weights learned together with a ridge classifier (theory.md §3.5, P1 App. J)."""
+"""Pooling weights learned together with a ridge classifier.
+
+P1 Appendix J; docs/theory/weights.md, "Weights learned with a classifier".
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -3,11 +3,13 @@ r"""Everything of a draw but its table, seen from the vocabulary.
 Pooled sequences are X = M (Z + ‖μ‖ c uᵀ). Once the tokens M are drawn, and as long as the
 standard Gaussian table Z is not, all covariances of interest have the form
 
-    S(μ) = ZᵀKZ + ‖μ‖ (u bᵀ + b uᵀ) + ‖μ‖² a u uᵀ ,     b = Zᵀk        (theory.md §9)
+    S(μ) = ZᵀKZ + ‖μ‖ (u bᵀ + b uᵀ) + ‖μ‖² a u uᵀ ,     b = Zᵀk
 
 with K, k and a known on the vocabulary's side. The classes below draw them, exactly at every
 size, for several covariances of one table at once. Where the papers' idealisation makes K itself
-Gaussian, or where the vocabulary is infinite, not even K is written out.
+Gaussian, or where the vocabulary is infinite, not even K is written out. Derived in
+docs/theory/simulation.md, "One draw for all signal norms", and docs/theory/simulation.md, "The
+idealised model".
 """
 
 from collections.abc import Sequence
@@ -64,10 +66,12 @@ class TokenMatrix(NamedTuple):
 
 
 def sample_and_population(model: PooledSequences, n_vocab: int) -> list[TokenMatrix]:
-    """Return the covariances of the sample, the population and the bulk (theory.md §2.1).
+    """Return the covariances of the sample, the population and the bulk.
 
     Notes
     -----
+    docs/theory/pooled-covariance.md, "Derivation", seen from the vocabulary:
+
         sample       Mᵀ(I − 11ᵀ/N)M/N            (without 11ᵀ if not centred)
         population   κ Π/V + α ccᵀ/V² + (Σw)² 11ᵀ/V²        (the last only if not centred)
         bulk         the sample's between two Π

@@ -29,8 +29,8 @@ def rank_two_trial(model: PooledSequences, dimension: int, rng: np.random.Genera
 
         S(μ) = S₀ + ‖μ‖ (u bᵀ + b uᵀ) + ‖μ‖² a u uᵀ ,   S₀ = FᵀF , b = Fᵀτ , a = τᵀτ
 
-    (theory.md §9.1). None is formed: block Lanczos multiplies by F, and the secular equation
-    gives all norms from one Krylov space.
+    (docs/theory/simulation.md, "One draw for all signal norms"). None is formed: block Lanczos
+    multiplies by F, and the secular equation gives all norms from one Krylov space.
     """
     sample = sample_pooled(model, dimension, rng)
     norms = sweep_norms(model)

@@ -1,4 +1,7 @@
-"""Ridge classification of pooled sequences, fitted and tested on fresh draws (theory.md §4)."""
+"""Ridge classification of pooled sequences, fitted and tested on fresh draws.
+
+What docs/theory/classification.md, "Derivation", predicts is measured here.
+"""
 
 from dataclasses import dataclass, fields
 from functools import partial

@@ -2,10 +2,11 @@ r"""Leading eigenpairs for a whole sweep over the signal norm, from one matrix.
 
 With the signal along the first coordinate u = e₁, the covariance at every norm is
 
-    S(μ) = S₀ + ‖μ‖ (u bᵀ + b uᵀ) + ‖μ‖² a u uᵀ        (theory.md §9.1)
+    S(μ) = S₀ + ‖μ‖ (u bᵀ + b uᵀ) + ‖μ‖² a u uᵀ
 
 It differs from S₀ in its first row and column only. So the block D = S(μ)[1:, 1:] is the same
-for all norms: diagonalise it once, and each norm leaves a scalar equation.
+for all norms: diagonalise it once, and each norm leaves a scalar equation. Derived in
+docs/theory/simulation.md, "One draw for all signal norms".
 """
 
 from collections.abc import Callable

@@ -1,5 +1,6 @@
-r"""Tables of tokens, sequences drawn from them, and their pooled embeddings (theory.md §2).
+r"""Tables of tokens, sequences drawn from them, and their pooled embeddings.
 
+The model is that of docs/theory/pooled-covariance.md, "The model".
 The signal points along the first coordinate, μ = ‖μ‖ e₁. Nothing is lost by that: the noise of
 the table is isotropic, so turning μ and the noise together changes no eigenvalue and no overlap.
 It keeps the signal apart from the noise: pooled sequences are X = X₀ + ‖μ‖ t e₁ᵀ, with the same
@@ -149,7 +150,9 @@ def sample_pooled(model: PooledSequences, dimension: int, rng: Random = None) ->
 
     Notes
     -----
-    theory.md §2.1. With M the N×V matrix that has w_l at (i, token(i,l)), g standard Gaussian:
+    The model of docs/theory/pooled-covariance.md, "The model".
+
+    With M the N×V matrix that has w_l at (i, token(i,l)), g standard Gaussian:
 
         token       X₀ = M Z
         gaussian    X₀ = √κ g Z / √V

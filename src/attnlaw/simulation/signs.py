@@ -1,4 +1,7 @@
-r"""Signs s ∈ {±1}^L with E[s] = 0 and exactly the correlation E[s sᵀ] = R (theory.md §3.3)."""
+r"""Signs s ∈ {±1}^L with E[s] = 0 and exactly the correlation E[s sᵀ] = R.
+
+Derived in docs/theory/weights.md, "Signs with a given correlation".
+"""
 
 from typing import NamedTuple
 

@@ -51,7 +51,9 @@ def population_covariance(model: PooledSequences, table: Floats, signal_norm: fl
 
     Notes
     -----
-    No limit is taken; theory.md §2.1. With the class split z_v = z̄ + c_v m + (Z_⊥)_v:
+    No limit is taken: docs/theory/pooled-covariance.md, "Derivation".
+
+    With the class split z_v = z̄ + c_v m + (Z_⊥)_v:
 
         token       C = κ Z_⊥ᵀZ_⊥/V + α (μ+m)(μ+m)ᵀ + (Σw)² z̄ z̄ᵀ     (last term if not centred)
         gaussian    C = κ ZᵀZ/V + α μμᵀ

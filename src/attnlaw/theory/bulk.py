@@ -39,7 +39,8 @@ def bulk_law(model: PooledSequences | PooledClasses | SequenceMixture) -> Law:
 
     Notes
     -----
-    theory.md §2.2, P1 Theorem 1. See `validity` for how close a finite length comes to it.
+    P1 Theorem 1; docs/theory/bulk.md, "Derivation". See `validity` for how close a finite length
+    comes to it.
 
     Examples
     --------
@@ -88,7 +89,9 @@ def edge_parameter(vocab_ratio: ArrayLike, sample_ratio: ArrayLike) -> Real:
 
     Notes
     -----
-    theory.md §2.2, from z'(t) = 0. With s = (δ+γ+δγ)/3 the inequality of means gives s³ ≥ δ²γ²,
+    From z'(t) = 0: docs/theory/bulk.md, "Edges".
+
+    With s = (δ+γ+δγ)/3 the inequality of means gives s³ ≥ δ²γ²,
     so all three roots are real and t* = 2√s cos(arccos(δγ/s^{3/2})/3), the cosine between √3/2
     and 1: nothing cancels. One Newton step then removes the rounding of the arccosine.
 
@@ -139,7 +142,7 @@ def bulk_edge(
 
     Notes
     -----
-    theory.md §2.2, P1 Proposition 1.
+    P1 Proposition 1; docs/theory/bulk.md, "Edges".
 
     Examples
     --------

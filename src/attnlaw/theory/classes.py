@@ -37,7 +37,9 @@ def predict_classes(model: PooledClasses) -> ClassSpikes:
 
     Notes
     -----
-    theory.md §5. Given the table, the covariance of x is exactly C = κ Z_⊥ᵀZ_⊥/V + α B Bᵀ, the
+    Derived in docs/theory/classes.md, "Outliers".
+
+    Given the table, the covariance of x is exactly C = κ Z_⊥ᵀZ_⊥/V + α B Bᵀ, the
     columns of B = Σ_k √π_k (M_k + m_k) n_kᵀ being the contrasts of the K class means (n_k the
     rows of a K × (K−1) orthonormal basis of the complement of √π). The mean m_k of the noise
     in class k has covariance Σ/(V π_k), so √π_k m_k has Σ/V whatever the shares: the same δ is

@@ -40,12 +40,14 @@ def predict_accuracy(model: PooledSequences, ridge: ArrayLike) -> Accuracy:
 
     Notes
     -----
-    theory.md §4, made rational. With P the signed weight of position 1's group, α and κ as ever,
+    Derived in docs/theory/classification.md, "Derivation", and made rational here.
+
+    With P the signed weight of position 1's group, α and κ as ever,
     a² = ‖μ‖² + δ for tokens and ‖μ‖² for Gaussian sampling, let p ∈ (0, 1/max(1, δ, γ)) solve
 
         λ p = κ (1−p)(1−δp)(1−γp),
 
-    which is §4's ν = λ/(1−γp) in disguise: −p is the law's moment function at −λ. Then
+    which is the page's ν = λ/(1−γp) in disguise: −p is the law's moment function at −λ. Then
 
         ω = a² p/(κ(1−δp)),   Γ = γp²(1+δ−2δp)/(1−δp²),   A = P ω/(1+αω),
         v = {Γ [1 + (α−P²) ω (2+αω)] + P²a²p²/(κ(1−δp²))} / ((1−Γ)(1+αω)²),

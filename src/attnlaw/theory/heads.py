@@ -48,7 +48,9 @@ def combine_heads(weights: ArrayLike, correlation: ArrayLike) -> HeadCombination
 
     Notes
     -----
-    theory.md §5: Σ_h b_h x_h is pooling with Σ_h b_h w_h, whose SNR bᵀAb/bᵀKb is largest at the
+    Derived in docs/theory/several-heads.md, "The best combination".
+
+    Σ_h b_h x_h is pooling with Σ_h b_h w_h, whose SNR bᵀAb/bᵀKb is largest at the
     top of the generalised eigenproblem A b = snr K b. It is solved in an orthonormal basis of
     the span of the heads, so that heads may depend on each other.
 
@@ -95,7 +97,9 @@ def predict_heads(model: PooledHeads) -> Spikes:
 
     Notes
     -----
-    theory.md §5. Given the table, C = K ⊗ Z_⊥ᵀZ_⊥/V + A ⊗ (μ+m)(μ+m)ᵀ. In the eigenbasis of K
+    Derived in docs/theory/several-heads.md, "The spectrum of the concatenation".
+
+    Given the table, C = K ⊗ Z_⊥ᵀZ_⊥/V + A ⊗ (μ+m)(μ+m)ᵀ. In the eigenbasis of K
     the noise of block h is κ_h MP_δ: at ℓ, p_h = κ_h t_h solves p + κ_h(1+δ) + δκ_h²/p = ℓ, and
 
         y(ℓ) = (1/H) Σ κ_h/p_h ,   g_h = 1/(p_h + δκ_h) ,   λ = ℓ (1 + Hγ y)

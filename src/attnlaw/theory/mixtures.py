@@ -45,8 +45,8 @@ def predict_mixture(model: SequenceMixture) -> Spike:
 
     with θ as in `predict` and, for tokens, the factor ‖μ‖²/(‖μ‖²+δ). With one κ for all kinds
     ψ/φ = ᾱ/κ and everything is `predict` with the mean correlation: with fixed weights only the
-    mean of R matters (theory.md §5). The overlap with the population's eigenvector, whose
-    parameter is t₀ = (ᾱ/κ̄) θ − δ, is ζ (1 − δ/t₀²)/(1 − δ/(t t₀))².
+    mean of R matters (docs/theory/mixtures.md, "Derivation"). The overlap with the population's
+    eigenvector, whose parameter is t₀ = (ᾱ/κ̄) θ − δ, is ζ (1 − δ/t₀²)/(1 − δ/(t t₀))².
 
     Examples
     --------

@@ -4,9 +4,10 @@ For u above the largest atom, y(u) = Σ_a h_a t_a/(u − t_a) and
 
     ℓ(u) = u (1 + δy) ,    λ(u) = u (1 + δy)(1 + γy)
 
-are the points outside the bulks of H ⊠ MP_δ and of H ⊠ MP_δ ⊠ MP_γ (theory.md §1). Both are
-convex: uy and y are convex, positive and falling, and so is their product. Their minima are the
-right edges. Everything is said in the gap g = u − max t, which keeps its digits at the edge.
+are the points outside the bulks of H ⊠ MP_δ and of H ⊠ MP_δ ⊠ MP_γ (docs/theory/laws.md,
+"Silverstein's law and its outliers"). Both are convex: uy and y are convex, positive and falling,
+and so is their product. Their minima are the right edges. Everything is said in the gap
+g = u − max t, which keeps its digits at the edge.
 """
 
 from collections.abc import Callable

@@ -83,7 +83,9 @@ def plan(model: PooledSequences, squared_overlap: ArrayLike = 0.8) -> Plan:
 
     Notes
     -----
-    theory.md §2.3 inverted. With q = ζ (for tokens ζ (‖μ‖²+δ)/‖μ‖²) and t as in `predict`:
+    `predict` inverted: docs/theory/thresholds.md, "The other way round".
+
+    With q = ζ (for tokens ζ (‖μ‖²+δ)/‖μ‖²) and t as in `predict`:
 
     - samples: ζ is a ratio of functions linear in γ, so
       γ = t((1−q)t² − δ)/(qt² + (1+δ)t + 2δ), possible when q < 1 − δ/t²;

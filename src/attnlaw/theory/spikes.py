@@ -1,7 +1,8 @@
 """The spike: where the signal's eigenvalue lies, and how far its eigenvector can be trusted.
 
-Letters (theory.md §2): δ = d/V, γ = d/N, θ the strength of the spike, ρ = (α/κ) θ its ratio to
-the noise, t = ρ − δ the parameter in which all formulas are rational, t* the bulk edge's.
+Letters: δ = d/V, γ = d/N, θ the strength of the spike, ρ = (α/κ) θ its ratio to the noise, t = ρ −
+δ the parameter in which all formulas are rational, t* the bulk edge's. Derived in
+docs/theory/alignment.md, "The spike".
 """
 
 import math
@@ -39,7 +40,7 @@ def predict(model: PooledSequences) -> Spike:
 
     Notes
     -----
-    theory.md §2.3 (P1 Theorems 1–4), with t = ρ − δ:
+    P1 Theorems 1–4 and docs/theory/alignment.md, "The spike", with t = ρ − δ:
 
     - population (t > √δ): ℓ = κ (t+δ)(t+1)/t, ζ_pop = 1 − δ/t²;
     - sample (t > t*): λ = κ (t+1)(t+δ)(t+γ)/t²,
@@ -132,7 +133,9 @@ def squared_overlap(
 
     Notes
     -----
-    theory.md §2.3. The numerator has t* as a root; dividing it out gives, with x = t*/t and
+    Derived in docs/theory/alignment.md, "The spike".
+
+    The numerator has t* as a root; dividing it out gives, with x = t*/t and
     k = 2δγ/t*³, the form that is coded: ζ = (1−x)(1+x+kx²)/(1+γx/t*). It keeps its relative
     accuracy down to the threshold.
 

@@ -34,9 +34,11 @@ def thresholds(model: PooledSequences) -> Thresholds:
 
     Notes
     -----
-    theory.md §2.3: ‖μ‖² = (κ/α)(δ + √δ) in the population and (κ/α)(δ + t*) in the sample. With
-    tokens the table's class means lend the signal ‖m‖² → δ, which is subtracted, and the norm is
-    clipped at 0: a threshold of 0 says that an outlier shows even without any signal.
+    Derived in docs/theory/thresholds.md, "Statement".
+
+    ‖μ‖² is (κ/α)(δ + √δ) in the population and (κ/α)(δ + t*) in the sample. With tokens the
+    table's class means lend the signal ‖m‖² → δ, which is subtracted, and the norm is clipped at
+    0: a threshold of 0 says that an outlier shows even without any signal.
 
     Examples
     --------

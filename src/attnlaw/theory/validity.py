@@ -20,10 +20,10 @@ TOLERATED_DEVIATION = 0.001
 """Relative fourth-moment deviation beyond which predictions warn.
 
 Measured at d = 400, ten pairs of ratios from 0.05 to 2 and one to six positions without
-correlation, beside the same model with twenty (200 draws each; docs/theory/alignment.md): an
-overlap of 0.5 loses 0.02 to 0.08 with one position at deviations from 0.001 to 0.03, and the
-edge gains 2 to 9 %; up to 0.001 the loss is at most 0.01, within two standard errors, and the
-edge gains less than 1 %.
+correlation, beside the same model with twenty (200 draws each; the table is in
+docs/theory/bulk.md, "How far a fixed length is from the limit"): an overlap of 0.5 loses 0.02 to
+0.08 with one position at deviations from 0.001 to 0.03, and the edge gains 2 to 9 %; up to 0.001
+the loss is at most 0.01, within two standard errors, and the edge gains less than 1 %.
 """
 
 
@@ -51,7 +51,9 @@ def validity(model: Pooled) -> Validity:
 
     Notes
     -----
-    theory.md §2.4. The first three moments of the bulk are those of ν = MP_δ ⊠ MP_γ. In the
+    Derived in docs/theory/bulk.md, "How far a fixed length is from the limit".
+
+    The first three moments of the bulk are those of ν = MP_δ ⊠ MP_γ. In the
     fourth moment of the V×V factor (ratio c = V/N) the crossing pairing survives because two
     sequences that share a token share it in all four places; it adds c²/L_eff². The d×d bulk has
     free cumulants δ^{n−1} m_n of that factor, so its own fourth moment exceeds the law's by

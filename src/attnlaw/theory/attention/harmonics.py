@@ -26,7 +26,8 @@ def harmonic_dimension(dimension: int, degree: int) -> int:
     Notes
     -----
     N_k = C(d+k−1, k) − C(d+k−3, k−2), of which C(d+k−1, k) alone is the dimension of all
-    polynomials of degree k (theory.md §6): the rest are ‖·‖² times lower harmonics.
+    polynomials of degree k: the rest are ‖·‖² times lower harmonics
+    (docs/theory/realistic-heads.md, "Step 1: harmonics instead of powers").
 
     Examples
     --------

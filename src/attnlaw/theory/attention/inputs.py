@@ -7,7 +7,9 @@ degrees are as they were. If these are noise, the equations are two,
     R_i = −1/(w + √θ₂ λ_i p/(1 − ρp²) + (θ₁−θ₂) g) ,   p = mean √θ₂ λ R ,   g = mean R ,
 
 and T = I gives back the law of orthonormal inputs. At finite n and d_k they have a profile of
-their own, in the basis of tokens, which is free from T (docs/theory/correlated-inputs.md).
+their own, in the basis of tokens, which is free from T. Derived in
+docs/theory/correlated-inputs.md, "Equations", and docs/theory/correlated-inputs.md, "Finite heads
+over such inputs".
 """
 
 from dataclasses import replace

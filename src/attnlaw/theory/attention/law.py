@@ -55,19 +55,23 @@ def attention_law(model: SelfAttention, order: str = "auto") -> Law:
 
     Notes
     -----
-    - "first" (P2, theory.md §6): n and d_k infinite with φ = n/d_k fixed,
-      (θ₂ MP_φ ⊞ (θ₁−θ₂)) ⊠ MP_1, θ₁ = e^{β²}−1, θ₂ = β².
-    - "powers" (theory.md §6): the k-th power of a score has D_k = C(d_k+k−1, k) dimensions and is
-      not noise, (⊞_k a_k² MP_{n/D_k}) ⊠ MP_1 with a_k² = β^{2k}/k!.
+    - "first" (P2): n and d_k infinite with φ = n/d_k fixed, (θ₂ MP_φ ⊞ (θ₁−θ₂)) ⊠ MP_1 with
+      θ₁ = e^{β²}−1, θ₂ = β² (docs/theory/attention.md, "The limit law").
+    - "powers": the k-th power of a score has D_k = C(d_k+k−1, k) dimensions and is not
+      noise, (⊞_k a_k² MP_{n/D_k}) ⊠ MP_1 with a_k² = β^{2k}/k!
+      (docs/theory/realistic-heads.md, "Step 1: harmonics instead of powers").
     - "norms": spherical harmonics in place of powers, with their exact dimensions and
-      coefficients, and the spread of the norms of queries and keys.
+      coefficients, and the spread of the norms of queries and keys
+      (docs/theory/realistic-heads.md, "Step 2: the spread of norms").
     - "tokens": and the energies of single rows at n tokens, where a few entries weigh much; the
-      law is smoothed over 1 % of a singular value.
+      law is smoothed over 1 % of a singular value
+      (docs/theory/realistic-heads.md, "Step 3: the energy of single rows").
 
     Several heads: side by side, √(n/h) [A_⊥¹ … A_⊥ʰ] has (θ₂ MP_{φ/h} ⊞ (θ₁−θ₂)) ⊠ MP_{1/h} (P3:
     γ_K = h d_k/n is 1/(φ/h)); their mean has the same with ⊠ MP_1, divided by h. Values and
-    output add ⊠ MP_{n/m}, m their number of columns. With an `input_spectrum` there are the orders
-    "first" and "tokens" (docs/theory/correlated-inputs.md).
+    output add ⊠ MP_{n/m}, m their number of columns (docs/theory/attention.md, "Several heads").
+    With an `input_spectrum` there are the orders "first" and "tokens"
+    (docs/theory/correlated-inputs.md, "Equations").
 
     Examples
     --------

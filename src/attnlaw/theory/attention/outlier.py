@@ -56,10 +56,11 @@ def key_norm_outlier(model: SelfAttention, order: str = "norms") -> KeyNormOutli
 
     Notes
     -----
-    For n, d_k → ∞ the strength tends to β⁴φ/2 (theory.md §6). With the bulk of order "norms" the
+    For n, d_k → ∞ the strength tends to β⁴φ/2. With the bulk of order "norms" the
     term leaves its top when strength > threshold = strength/(h n p₀q₀) at the edge. It can show
     inside too, in the gap between the bulk and the few large singular values of the linear part
-    that n ≫ d_k opens. docs/theory/key-norm-outlier.md has the derivation and a phase diagram.
+    that n ≫ d_k opens. Derived in docs/theory/key-norm-outlier.md, "Condition"; a phase diagram is
+    in docs/theory/key-norm-outlier.md, "In the limit: a closed form".
 
     Examples
     --------

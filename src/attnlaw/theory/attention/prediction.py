@@ -34,7 +34,8 @@ def predict_attention(model: SelfAttention, order: str = "auto") -> AttentionSpe
     - AAᵀ = 11ᵀ/n + A_⊥A_⊥ᵀ, since rows sum to one, so s₁² = 1 + 1ᵀA_⊥A_⊥ᵀ1/n = 1 + (τ + m₁)/n and
       ‖A‖² = 1 + m₁ ;   s₂² = bulk_edge/n
 
-    In the limit τ/n → 0: s₁ → 1, s₂ → 0 and ‖A‖² → e^{β²} (P3, theory.md §6).
+    In the limit τ/n → 0: s₁ → 1, s₂ → 0 and ‖A‖² → e^{β²} (P3; docs/theory/attention.md,
+    "The matrix itself").
 
     Examples
     --------

@@ -1,0 +1,38 @@
+"""Every derivation that the code cites is a section of a page in this repository."""
+
+import pytest
+from citations import CITATION, ROOT, cited, citing_files, complaints
+
+NAMED = 'docs/theory/{}.md, "{}"'
+
+
+def test_every_cited_section_exists():
+    files = {path.relative_to(ROOT): path.read_text() for path in citing_files()}
+    wrong = [f"{path}: {words}" for path, text in files.items() for words in complaints(text)]
+    assert not wrong, "\n".join(wrong)
+    assert sum(len(CITATION.findall(text)) for text in files.values()) > 60
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (NAMED.format("nowhere", "Derivation"), "does not exist"),
+        (NAMED.format("bulk", "Derivations"), 'cited for "Derivations"'),
+        (NAMED.format("bulk", "Derivation").partition(",")[0], 'cited for ""'),
+        (NAMED.format("bulk", "import attnlaw as al"), "cited for"),
+        ("theory.md " + "§2.2", "a section of nothing"),
+    ],
+)
+def test_a_citation_that_leads_nowhere_is_found(text, complaint):
+    (words,) = complaints(text)
+    assert complaint in words
+
+
+@pytest.mark.parametrize("end", ["\n    ", "\n    # "])
+def test_a_citation_may_go_over_the_end_of_a_line(end):
+    text = NAMED.format("bulk", "How far a fixed length is from the limit").replace(
+        " fixed", end + "fixed"
+    )
+    (found,) = CITATION.finditer(text)
+    assert cited(found) == ("bulk", "How far a fixed length is from the limit")
+    assert not list(complaints(text))
