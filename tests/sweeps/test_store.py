@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from attnlaw.sweeps import store as store_module
 from attnlaw.sweeps.cells import cell
 from attnlaw.sweeps.files import exclusive
 from attnlaw.sweeps.journal import open_journal, read_journal
+from attnlaw.sweeps.provenance import source_files
 from attnlaw.theory import predict
 
 from .conftest import CHEAP
@@ -203,6 +205,24 @@ def test_another_version_is_refused(cheap, tmp_path, monkeypatch, name, words):
     with pytest.raises(StoreError, match=f"continued by the code that began it, got .*{words}"):
         run_sweep(cheap, tmp_path / "store")
     assert open_sweep(tmp_path / "store").attrs[f"software_{name}"] == "0.0.1"
+
+
+def test_every_module_that_a_cell_uses_is_in_the_fingerprint():
+    script = (
+        "import sys\n"
+        "from attnlaw.sweeps.cells import compute; from attnlaw.sweeps.grid import Sweep\n"
+        f"compute(Sweep(**{CHEAP!r}), 0)\n"
+        "print(*(m.__file__ for n, m in sys.modules.items() if n.startswith('attnlaw.')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    root = Path(al.__file__).parent
+    used = {Path(name).relative_to(root) for name in done.stdout.split()}
+    counted = {file.relative_to(root) for file in source_files()}
+    rest = {file for file in used - counted if file.parts[0] != "sweeps"}
+    assert not rest
+    assert {Path("sweeps", f"{name}.py") for name in ("cells", "grid", "parameters")} <= counted
 
 
 def test_an_edited_manifest_is_refused(cheap, tmp_path):

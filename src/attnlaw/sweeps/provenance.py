@@ -7,14 +7,15 @@ from pathlib import Path
 
 import attnlaw
 
-__all__ = ["difference", "fingerprint"]
+__all__ = ["difference", "fingerprint", "source_files"]
 
+ROOT = Path(attnlaw.__file__).parent
 LIBRARIES = ("numpy", "scipy", "numba")
 SOURCES = (
     "_validation.py",
     "correlations.py",
     "weights.py",
-    "models.py",
+    "models",
     "results.py",
     "simulation",
     "sweeps/parameters.py",
@@ -60,14 +61,18 @@ def _version(name: str) -> str:
         return "not installed"
 
 
-def _source_digest() -> str:
-    root = Path(attnlaw.__file__).parent
-    digest = hashlib.sha256()
+def source_files() -> list[Path]:
+    """Return the files that decide what a cell observes."""
+    files: list[Path] = []
     for source in SOURCES:
-        path = root / source
-        files = [path] if path.is_file() else sorted(path.rglob("*"))
-        for file in files:
-            if file.is_file() and "__pycache__" not in file.parts:
-                digest.update(file.relative_to(root).as_posix().encode())
-                digest.update(file.read_bytes())
+        path = ROOT / source
+        files += [path] if path.suffix else sorted(path.rglob("*.py"))
+    return files
+
+
+def _source_digest() -> str:
+    digest = hashlib.sha256()
+    for file in source_files():
+        digest.update(file.relative_to(ROOT).as_posix().encode())
+        digest.update(file.read_bytes())
     return digest.hexdigest()
