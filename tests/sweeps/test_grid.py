@@ -112,6 +112,8 @@ def test_toml_says_the_same_as_python(tmp_path):
         prefix = 2
     """)
     assert load_sweep(path) == Sweep(**CHEAP)
+    path.write_text("\N{BYTE ORDER MARK}" + path.read_text("utf-8"), "utf-8")
+    assert load_sweep(path) == Sweep(**CHEAP), "some editors put a mark before the text"
 
 
 @pytest.mark.parametrize(
@@ -131,6 +133,19 @@ def test_toml_says_the_same_as_python(tmp_path):
         ({"weights": {}}, "weights must be at least one"),
         ({"sampling": "words"}, "sampling must be one of 'token', 'gaussian', got 'words'"),
         ({"centred": "yes"}, "centred must be true or false, got 'yes'"),
+        ({"weights": [[1, 0, 0], [0, 1, 0]]}, "weights must be a name, a list of names, one vect"),
+        ({"weights": ["mean", [1, 0, 0]]}, "weights must be a name, a list of names, one vector"),
+        ({"weights": []}, r"a table of labels with names and vectors, got \[\]"),
+        (
+            {"correlation": "prefix"},
+            "correlation must be a table with a kind, or a matrix",
+        ),
+        ({"signal_norm": [1.0, 1e200]}, r"signal_norm must be at most 1e\+100, got 1e\+200"),
+        ({"ridge": 0.1, "method": "rank-two"}, "method must be left out when a ridge is given"),
+        (
+            {"signal_norm": {"start": 0, "stop": 1, "points": 10**12}},
+            "signal_norm.points must be at most 1,000,000, got 1000000000000",
+        ),
         ({"n_trials": 0}, "n_trials must be a whole number of at least 1"),
         ({"trials_per_cell": 3}, "trials_per_cell must be a divisor of the 4 trials, got 3"),
         ({"seed": -1}, "seed must be a whole number of at least 0"),

@@ -129,7 +129,8 @@ def test_a_cell_that_kills_its_worker_is_named(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_an_error_in_a_cell_says_which(tmp_path, n_jobs):
+def test_an_error_in_a_cell_says_which(tmp_path, n_jobs, monkeypatch):
+    monkeypatch.setattr("attnlaw.sweeps.run.rehearse", lambda *args, **kwargs: None)
     opposed = np.full((3, 3), -0.45) + 1.45 * np.eye(3)  # more than signs can be
     sweep = Sweep(**{**CHEAP, "correlation": opposed, "weights": "mean"})
     with pytest.raises(ValueError, match="correlation must be one that signs") as caught:

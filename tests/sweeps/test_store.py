@@ -2,8 +2,10 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,7 @@ from attnlaw.sweeps import run as run_module
 from attnlaw.sweeps import store as store_module
 from attnlaw.sweeps.cells import cell
 from attnlaw.sweeps.files import exclusive
-from attnlaw.sweeps.journal import open_journal, read_journal
+from attnlaw.sweeps.journal import journal_size, open_journal, read_journal
 from attnlaw.sweeps.provenance import source_files
 from attnlaw.theory import predict
 
@@ -256,6 +258,83 @@ def test_two_writers_are_refused(cheap, tmp_path, reference):
 
     run_sweep(cheap, path, progress=second)
     assert same_files(path, reference)
+
+
+@contextmanager
+def largest_file(n_bytes):
+    """Let the system refuse longer files, as a full disk does."""
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_disk_that_fills_up_costs_nothing_that_is_done(cheap, tmp_path, reference):
+    path = tmp_path / "store"
+    record = journal_size(cheap) // 24
+    room = 10 * record + 5
+    words = r"cells.journal must be writable, got 'File too large'; what is done is kept, and the"
+    with largest_file(room), pytest.raises(StoreError, match=words):
+        run_sweep(cheap, path)
+    assert (path / "cells.journal").stat().st_size == room
+    assert open_sweep(path).attrs["n_cells_missing"] == 14
+    assert not (path / "lock").read_text(), "a lock that is free names nobody"
+    with largest_file(journal_size(cheap)), pytest.raises(StoreError, match=r"results.nc must be"):
+        run_sweep(cheap, path)  # the results are longer than the journal
+    assert sorted(p.name for p in path.iterdir()) == ["cells.journal", "lock", "manifest.json"]
+    run_sweep(cheap, path)
+    assert same_files(path, reference)
+
+
+def test_a_disk_without_room_is_told_before_any_work(cheap, tmp_path, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)._replace(free=10_000)
+    monkeypatch.setattr("attnlaw.sweeps.files.shutil.disk_usage", lambda path: usage)
+    monkeypatch.setattr(run_module, "compute", None)
+    with pytest.raises(StoreError, match=r"with 0.0 MB of room for the results, got 0.0 MB"):
+        run_sweep(cheap, tmp_path / "store")
+
+
+def test_a_finished_store_is_read_where_nothing_may_be_written(cheap, reference, monkeypatch):
+    def refuse(*args):
+        raise AssertionError("nothing may be written")
+
+    monkeypatch.setattr(run_module, "writing", refuse)
+    assert run_sweep(cheap, reference).identical(open_sweep(reference))
+    with pytest.raises(StoreError, match="got another seed"):
+        run_sweep(Sweep(**{**CHEAP, "seed": 3}), reference)
+
+
+def test_a_file_is_no_store(cheap, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(StoreError, match="file must be a directory, got a file"):
+        run_sweep(cheap, file)
+    with pytest.raises(StoreError, match=r"file.inside must be writable, got 'Not a directory'"):
+        run_sweep(cheap, file / "inside")
+    with pytest.raises(StoreError, match="file must be the store of a sweep"):
+        open_sweep(file)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"n_trials": 10**12}, r"the grid must be small enough for .* got '6,000,000,000,000 cel"),
+        ({"dimension": [6, 10**7], "method": "reference"}, "dimension must be small enough for"),
+        ({"sample_ratio": [1.0, 1e-300]}, r"small enough for \d.\de\+\d+ GiB of matrices"),
+        ({"vocab_ratio": [0.0, 1e-12]}, "dimension must be small enough for"),
+        (
+            {"correlation": {"kind": "spiked", "strength": [0.1, 2], "direction": [1, -1, 0.01]}},
+            "correlation must be one that signs of Gaussians can have",
+        ),
+    ],
+)
+def test_what_is_bound_to_fail_is_refused_at_once(tmp_path, change, words):
+    with pytest.raises(ValueError, match=words):
+        run_sweep(Sweep(**{**CHEAP, **change}), tmp_path / "store")
+    assert not (tmp_path / "store").exists()
 
 
 def test_the_lock_of_a_killed_writer_is_free(tmp_path):

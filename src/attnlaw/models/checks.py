@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from attnlaw._validation import complain, count, frozen, real, real_array
 
 __all__ = [
+    "LARGEST",
     "Gains",
     "Sizes",
     "check_numbers",
@@ -17,6 +18,8 @@ __all__ = [
     "set_field",
     "whole_sizes",
 ]
+
+LARGEST = 1e100  # ratio or signal norm: squares of it, and products of those, stay finite
 
 
 class Sizes(NamedTuple):
@@ -62,7 +65,7 @@ def set_field(model: object, name: str, value: object) -> None:
 def check_numbers(model: object, names: tuple[str, ...], called: str) -> None:
     """Freeze fields that are numbers of at least 0 or arrays of them, and that broadcast."""
     for name in names:
-        number = real(name, getattr(model, name), at_least=0)
+        number = real(name, getattr(model, name), at_least=0, at_most=LARGEST)
         set_field(model, name, frozen(number) if isinstance(number, np.ndarray) else number)
     shapes = [np.shape(getattr(model, name)) for name in names]
     try:

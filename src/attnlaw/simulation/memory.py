@@ -12,6 +12,7 @@ __all__ = [
 ]
 
 GIB = 2**30
+ALWAYS_THERE = 2**26  # bytes that are not worth asking the system about
 WRITTEN_OUT = 20_000  # dimension up to which vectors of the idealised model are written out
 
 
@@ -52,11 +53,14 @@ def matrix_free_memory(model: PooledSequences, dimension: int, n_matrices: int =
 
 def check_memory(needed: float, dimension: int, argument: str = "dimension") -> None:
     """Raise when a simulation at this dimension would not fit in memory."""
+    if needed < ALWAYS_THERE:
+        return
     available = available_memory()
     if needed > available:
+        size = f"{needed / GIB:.1f}" if needed < 1e6 * GIB else f"{needed / GIB:.1e}"
         raise complain(
             argument,
-            f"small enough for {needed / GIB:.1f} GiB of matrices to fit in the "
+            f"small enough for {size} GiB of matrices to fit in the "
             f"{available / GIB:.1f} GiB of memory available",
             dimension,
         )

@@ -24,7 +24,7 @@ from attnlaw.simulation.spectrum import (
 )
 from attnlaw.simulation.workers import Progress, run_trials
 
-__all__ = ["observe", "observe_spectrum", "observe_trial"]
+__all__ = ["observe", "observe_spectrum", "observe_trial", "trial_memory"]
 
 Floats = NDArray[np.float64]
 Trial = Callable[[PooledSequences, int, np.random.Generator], Spike]
@@ -104,12 +104,8 @@ def observe(
     choice("method", method, ("auto", *METHODS))
     count("n_workers", n_workers)
     d = model.sizes(dimension).dimension
-    if method == "auto":
-        is_quick = np.size(model.signal_norm) * d**2 < QUICK
-        method = "reference" if is_quick else "matrix-free"
-    memory = matrix_free_memory if method == "matrix-free" else reference_memory
-    check_memory(n_workers * memory(model, d), d)
-    trial = partial(METHODS[method], model, d)
+    check_memory(n_workers * trial_memory(model, d, method), d)
+    trial = partial(METHODS[_chosen(method, model, d)], model, d)
     trials = run_trials(trial, n_trials, rng, n_workers=n_workers, progress=progress)
     return _gathered(trials, (len(trials), *np.shape(model.signal_norm)))
 
@@ -152,6 +148,12 @@ def observe_spectrum(
     return np.stack(run_trials(trial, n_trials, rng, n_workers=n_workers, progress=progress))
 
 
+def trial_memory(model: PooledSequences, dimension: int, method: str = "auto") -> int:
+    """Return about how many bytes one trial of `observe` holds at its peak."""
+    is_free = _chosen(method, model, dimension) == "matrix-free"
+    return (matrix_free_memory if is_free else reference_memory)(model, dimension)
+
+
 def observe_trial(model: PooledSequences, dimension: int, rng: np.random.Generator) -> Spike:
     """Measure one draw of the model by forming every matrix; see `observe` for the fields."""
     sample = sample_pooled(model, dimension, rng)
@@ -167,6 +169,13 @@ METHODS: dict[str, Trial] = {
     "rank-two": rank_two_trial,
     "matrix-free": matrix_free_trial,
 }
+
+
+def _chosen(method: str, model: PooledSequences, d: int) -> str:
+    """Return the method that "auto" takes."""
+    if method != "auto":
+        return method
+    return "reference" if np.size(model.signal_norm) * d**2 < QUICK else "matrix-free"
 
 
 def _measure(

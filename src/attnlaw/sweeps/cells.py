@@ -51,7 +51,7 @@ def cell(sweep: Sweep, index: int) -> Cell:
     """
     axes = sweep.cell_axes
     place = np.unravel_index(index, tuple(map(len, axes.values())))
-    here = {name: axes[name][k] for name, k in zip(axes, place, strict=True)}
+    here = {name: axes[name][int(k)] for name, k in zip(axes, place, strict=True)}
     first_trial = here.pop("first_trial")
     point = {**sweep.parameters, **here}
     digest = hashlib.sha256(json.dumps(_identity(sweep, point), sort_keys=True).encode()).digest()

@@ -91,7 +91,10 @@ def labelled(
 
 def save(data: "Dataset", path: Path) -> None:
     """Write a dataset as NetCDF-4, which any language can read."""
-    data.to_netcdf(path, engine="netcdf4")
+    try:
+        data.to_netcdf(path, engine="netcdf4")
+    except RuntimeError as error:  # all that the library says of a full disk is "HDF error"
+        raise OSError(f"{error}: is there room on the disk?") from error
 
 
 def load(path: Path) -> "Dataset":

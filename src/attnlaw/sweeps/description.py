@@ -19,6 +19,7 @@ from attnlaw.sweeps.grid import Sweep
 __all__ = ["load_sweep", "sweep_from_mapping"]
 
 RANGE = ("start", "stop", "points", "spacing")
+MOST_POINTS = 1_000_000  # of a range
 
 
 def load_sweep(path: str | Path) -> Sweep:
@@ -51,7 +52,7 @@ def load_sweep(path: str | Path) -> Sweep:
     4
     """
     try:
-        text = Path(path).read_text("utf-8")
+        text = Path(path).read_text("utf-8-sig")  # some editors begin with a mark
     except UnicodeDecodeError:
         raise complain("the grid file", "text in UTF-8", str(path)) from None
     try:
@@ -97,6 +98,8 @@ def _expanded(name: str, value: Any) -> Any:
         if key not in value:
             raise complain(f"{name}.{key}", "given", None)
     n = count(f"{name}.points", value["points"], at_least=2)
+    if n > MOST_POINTS:
+        raise complain(f"{name}.points", f"at most {MOST_POINTS:,}", n)
     start, stop = (float(real(f"{name}.{key}", value[key])) for key in ("start", "stop"))
     if choice(f"{name}.spacing", value.get("spacing", "linear"), ("linear", "log")) == "linear":
         return np.linspace(start, stop, n).tolist()

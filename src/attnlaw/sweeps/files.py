@@ -1,25 +1,65 @@
 """Files that survive a kill at any moment: replaced as a whole, locked by one writer."""
 
+import errno
 import os
+import shutil
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["StoreError", "exclusive", "replace_file", "sync_directory"]
+__all__ = [
+    "StoreError",
+    "exclusive",
+    "replace_file",
+    "require_room",
+    "sync_directory",
+    "writable",
+]
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class StoreError(ValueError):
     """A store cannot be used in the way that was asked for."""
 
 
+@contextmanager
+def writable(path: Path) -> Iterator[None]:
+    """Name the file when the system refuses to write it, and say what becomes of the work."""
+    try:
+        yield
+    except OSError as error:
+        full = "; what is done is kept, and the same sweep goes on once there is room"
+        raise StoreError(
+            f"{path} must be writable, got {error.strerror or str(error)!r}"
+            f"{full if error.errno in FULL else ''}."
+        ) from error
+
+
+def require_room(path: Path, n_bytes: int) -> None:
+    """Refuse, before any work is done, to begin what the disk cannot hold."""
+    free = shutil.disk_usage(path).free
+    if n_bytes > free:
+        raise StoreError(
+            f"{path} must be on a disk with {n_bytes / 1e6:,.1f} MB of room for the results, got "
+            f"{free / 1e6:,.1f} MB."
+        )
+
+
 def replace_file(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` fill a file beside `path`, and put it in its place once it is on disk."""
     partial = path.with_name(path.name + ".partial")
-    write(partial)
-    with partial.open("rb+") as file:
-        os.fsync(file.fileno())
-    os.replace(partial, path)
+    try:
+        with writable(path):
+            write(partial)
+            with partial.open("rb+") as file:
+                os.fsync(file.fileno())
+            os.replace(partial, path)
+    except BaseException:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise
     sync_directory(path.parent)
 
 
@@ -36,7 +76,9 @@ def sync_directory(path: Path) -> None:
 @contextmanager
 def exclusive(path: Path) -> Iterator[None]:
     """Hold a lock that the system lets go of when its owner dies, however it dies."""
-    with path.open("a+") as file:
+    with writable(path):
+        file = path.open("a+")
+    with file:
         try:
             _lock(file.fileno())
         except (BlockingIOError, PermissionError):
@@ -46,11 +88,15 @@ def exclusive(path: Path) -> Iterator[None]:
                 f"{path.parent} must be a store that nobody else is writing, got one that "
                 f"{owner} is writing."
             ) from None
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-        file.flush()
-        yield
-        file.truncate(0)
+        with suppress(OSError):  # the lock holds on a full disk, too, which has no room for a name
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+            file.flush()
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                file.truncate(0)
 
 
 def _lock(handle: int) -> None:

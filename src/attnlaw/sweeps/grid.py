@@ -4,7 +4,7 @@ import copy
 import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 
 from attnlaw._validation import choice, complain, count
 from attnlaw.models import PooledSequences
+from attnlaw.models.checks import LARGEST
 from attnlaw.results import Accuracy, Spike
 from attnlaw.simulation.trials import METHODS
 from attnlaw.sweeps.parameters import (
@@ -64,7 +65,7 @@ class Sweep:
         parameters: neither the order of the work, nor the number of workers, nor the rest of
         the grid changes it.
     method : str
-        How cells are computed, as in `observe`.
+        How cells are computed, as in `observe`; classification knows one way only.
     share_noise : bool
         Let points that differ only in signal norm, weights or ridge see the same sequences,
         which makes differences between them sharp; their errors are then correlated. The signal
@@ -102,21 +103,25 @@ class Sweep:
 
     def __post_init__(self) -> None:
         n = count("n_trials", self.n_trials)
+        positive = number(above=0, at_most=LARGEST)
+        positive_or_zero = number(at_least=0, at_most=LARGEST)
         checked: dict[str, Any] = {
             "dimension": axis("dimension", self.dimension, lambda n, v: count(n, v, at_least=2)),
-            "vocab_ratio": axis("vocab_ratio", self.vocab_ratio, number(at_least=0)),
-            "sample_ratio": axis("sample_ratio", self.sample_ratio, number(above=0)),
-            "signal_norm": axis("signal_norm", self.signal_norm, number(at_least=0)),
+            "vocab_ratio": axis("vocab_ratio", self.vocab_ratio, positive_or_zero),
+            "sample_ratio": axis("sample_ratio", self.sample_ratio, positive),
+            "signal_norm": axis("signal_norm", self.signal_norm, positive_or_zero),
             "correlation": correlation_parameters(self.correlation),
             "weights": weight_vectors(self.weights),
             "sampling": axis("sampling", self.sampling, option("token", "gaussian")),
             "centred": axis("centred", self.centred, truth),
-            "ridge": None if self.ridge is None else axis("ridge", self.ridge, number(above=0)),
+            "ridge": None if self.ridge is None else axis("ridge", self.ridge, positive),
             "n_trials": n,
             "seed": count("seed", self.seed, at_least=0),
             "share_noise": truth("share_noise", self.share_noise),
         }
         choice("method", self.method, ("auto", *METHODS))
+        if self.ridge is not None and self.method != "auto":
+            raise complain("method", "left out when a ridge is given", self.method)
         if self.trials_per_cell is None:
             most = max(1, CELL_WORK // int(np.max(checked["dimension"])))
             per_cell = max(k for k in range(1, min(n, most) + 1) if n % k == 0)
@@ -163,10 +168,12 @@ class Sweep:
         return ("signal_norm",) if self.share_noise and "signal_norm" in self.axes else ()
 
     @property
-    def cell_axes(self) -> dict[str, tuple[Any, ...]]:
+    def cell_axes(self) -> dict[str, Sequence[Any]]:
         """Axes over which the cells range; the last one is the first trial of the cell."""
-        blocks = tuple(range(0, self.n_trials, self.trials_per_cell or 1))
-        apart = {k: v for k, v in self.axes.items() if k not in self.shared_axes}
+        blocks = range(0, self.n_trials, self.trials_per_cell or 1)
+        apart: dict[str, Sequence[Any]] = {
+            k: v for k, v in self.axes.items() if k not in self.shared_axes
+        }
         return {**apart, "first_trial": blocks}
 
     @property

@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.sweeps.cells import cell_shape
+from attnlaw.sweeps.files import writable
 from attnlaw.sweeps.grid import Sweep
 
-__all__ = ["Journal", "open_journal", "read_journal"]
+__all__ = ["Journal", "journal_size", "open_journal", "read_journal"]
 
 SYNC_SECONDS = 1.0  # of work that a power cut may cost; a kill costs nothing that was written
 
@@ -28,8 +29,8 @@ Floats = NDArray[np.float64]
 class Journal:
     """A journal open for writing, by one writer at a time."""
 
-    def __init__(self, handle: int, record: np.dtype[Any]) -> None:
-        self._handle, self._record = handle, record
+    def __init__(self, path: Path, handle: int, record: np.dtype[Any]) -> None:
+        self._path, self._handle, self._record = path, handle, record
         self._synced = time.monotonic()
 
     def append(self, index: int, values: Floats) -> None:
@@ -38,24 +39,26 @@ class Journal:
         record["index"], record["values"] = index, values
         record["checksum"] = _checksum(record)
         data = memoryview(record.tobytes())
-        while data:
-            data = data[os.write(self._handle, data) :]
-        if time.monotonic() - self._synced > SYNC_SECONDS:
-            os.fsync(self._handle)
-            self._synced = time.monotonic()
+        with writable(self._path):
+            while data:
+                data = data[os.write(self._handle, data) :]
+            if time.monotonic() - self._synced > SYNC_SECONDS:
+                os.fsync(self._handle)
+                self._synced = time.monotonic()
 
 
 @contextmanager
 def open_journal(path: Path, sweep: Sweep) -> Iterator[Journal]:
     """Open a journal at its end, after the last whole record, and bring it to disk when done."""
     record = _record(sweep)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
+    with writable(path):
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
     try:
         size = os.fstat(handle).st_size
         whole = size - size % record.itemsize
         os.ftruncate(handle, whole)
         os.lseek(handle, whole, os.SEEK_SET)
-        yield Journal(handle, record)
+        yield Journal(path, handle, record)
     finally:
         os.fsync(handle)
         os.close(handle)
@@ -71,15 +74,21 @@ def read_journal(path: Path, sweep: Sweep) -> tuple[NDArray[np.bool_], Floats]:
     """
     done = np.zeros(sweep.n_cells, dtype=bool)
     values = np.full((sweep.n_cells, *cell_shape(sweep)), np.nan)
-    if not path.exists():
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:  # not begun yet, or finished and removed
         return done, values
     record = _record(sweep)
-    records = np.fromfile(path, record, count=path.stat().st_size // record.itemsize)
-    for entry in records:
+    for entry in np.frombuffer(data, record, count=len(data) // record.itemsize):
         if 0 <= entry["index"] < sweep.n_cells and entry["checksum"] == _checksum(entry):
             done[entry["index"]] = True
             values[entry["index"]] = entry["values"]
     return done, values
+
+
+def journal_size(sweep: Sweep) -> int:
+    """Return the bytes of a journal of all cells."""
+    return sweep.n_cells * _record(sweep).itemsize
 
 
 def _record(sweep: Sweep) -> np.dtype[Any]:

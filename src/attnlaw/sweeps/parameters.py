@@ -112,6 +112,8 @@ def correlation_parameters(correlation: Mapping[str, Any] | ArrayLike) -> dict[s
     >>> correlation_parameters({"kind": "prefix", "length": 20, "prefix": [2, 5]})
     {'kind': 'prefix', 'length': 20, 'prefix': (2, 5), 'within': 1.0}
     """
+    if isinstance(correlation, str | int | float):
+        raise complain("correlation", "a table with a kind, or a matrix", correlation)
     if not isinstance(correlation, Mapping):
         correlation = {"kind": "matrix", "matrix": correlation}
     given = dict(correlation)
@@ -166,8 +168,14 @@ def weight_vectors(weights: Any) -> str | dict[str, str | tuple[float, ...]]:
             for label, value in weights.items()
         }
     if isinstance(weights, Sequence) and any(isinstance(item, str) for item in weights):
-        return {label: label for label in axis("weights", list(weights), name)}
-    return {"given": tuple(real_array("weights", weights, ndim=1).tolist())}
+        if all(isinstance(item, str) for item in weights):
+            return {label: label for label in axis("weights", list(weights), name)}
+    else:
+        w = real_array("weights", weights)
+        if w.ndim == 1 and len(w):
+            return {"given": tuple(w.tolist())}
+    what = "a name, a list of names, one vector, or a table of labels with names and vectors"
+    raise complain("weights", what, weights)
 
 
 def _listed(names: Any) -> str:

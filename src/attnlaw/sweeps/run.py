@@ -12,10 +12,20 @@ from attnlaw._validation import complain, count
 from attnlaw.sweeps import dataset
 from attnlaw.sweeps.cells import Results, compute, one_thread
 from attnlaw.sweeps.cluster import on_dask
+from attnlaw.sweeps.files import require_room
 from attnlaw.sweeps.grid import Sweep
-from attnlaw.sweeps.journal import open_journal, read_journal
+from attnlaw.sweeps.journal import journal_size, open_journal, read_journal
 from attnlaw.sweeps.processes import on_processes
-from attnlaw.sweeps.store import JOURNAL, RESULTS, put_results, read_manifest, writing
+from attnlaw.sweeps.rehearsal import rehearse
+from attnlaw.sweeps.store import (
+    JOURNAL,
+    RESULTS,
+    check_same,
+    is_finished,
+    put_results,
+    read_manifest,
+    writing,
+)
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -79,10 +89,16 @@ def run_sweep(
     if scheduler is not None and n_jobs != 1:
         raise complain("n_jobs", "left out when a scheduler is given", n_jobs)
     _require_extras()
-    dataset.predicted(sweep)  # what theory refuses should be refused now, not at the end
     store = Path(path)
+    if is_finished(store):  # perhaps by somebody else, in a place where nothing may be written
+        check_same(store, sweep)
+        if progress is not None:
+            progress(sweep.n_cells, sweep.n_cells)
+        return open_sweep(store)
+    rehearse(sweep, is_local=scheduler is None)
     with writing(store, sweep):
         if not (store / RESULTS).exists():
+            require_room(store, _bytes_to_write(sweep, store / JOURNAL))
             _compute_missing(sweep, store / JOURNAL, n_jobs, scheduler, progress)
         elif progress is not None:
             progress(sweep.n_cells, sweep.n_cells)
@@ -143,6 +159,12 @@ def _compute_missing(
             n_done += 1
             if progress is not None:
                 progress(n_done, sweep.n_cells)
+
+
+def _bytes_to_write(sweep: Sweep, journal: Path) -> int:
+    """Return the room for the rest of the journal and, beside it, the results."""
+    written = journal.stat().st_size if journal.exists() else 0
+    return 2 * journal_size(sweep) - written
 
 
 def _here(sweep: Sweep, cells: Sequence[int]) -> Results:

@@ -18,11 +18,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from attnlaw.sweeps.files import StoreError, exclusive, replace_file
+from attnlaw.sweeps.files import StoreError, exclusive, replace_file, writable
 from attnlaw.sweeps.grid import Sweep
 from attnlaw.sweeps.provenance import difference, fingerprint
 
-__all__ = ["JOURNAL", "RESULTS", "put_results", "read_manifest", "writing"]
+__all__ = [
+    "JOURNAL",
+    "RESULTS",
+    "check_same",
+    "is_finished",
+    "put_results",
+    "read_manifest",
+    "writing",
+]
 
 FORMAT = "attnlaw sweep 1"
 MANIFEST, LOCK, JOURNAL, RESULTS = "manifest.json", "lock", "cells.journal", "results.nc"
@@ -38,6 +46,8 @@ def writing(path: Path, sweep: Sweep) -> Iterator[None]:
         When somebody else is writing, when the store is that of another sweep or version, or
         when the directory holds other things.
     """
+    if path.exists() and not path.is_dir():
+        raise StoreError(f"{path} must be a directory, got a file.")
     if path.exists() and not (path / MANIFEST).exists():
         others = [p.name for p in path.iterdir() if p.name not in (LOCK, f"{MANIFEST}.partial")]
         if others:
@@ -45,10 +55,11 @@ def writing(path: Path, sweep: Sweep) -> Iterator[None]:
                 f"{path} must be a new directory or the store of a sweep, got a directory that "
                 f"holds {others[0]!r} and no {MANIFEST}."
             )
-    path.mkdir(parents=True, exist_ok=True)
+    with writable(path):
+        path.mkdir(parents=True, exist_ok=True)
     with exclusive(path / LOCK):
         if (path / MANIFEST).exists():
-            _check_same(path, sweep)
+            check_same(path, sweep)
         else:
             text = json.dumps(_manifest(sweep), indent=1, ensure_ascii=False)
             replace_file(path / MANIFEST, lambda partial: partial.write_text(text, "utf-8"))
@@ -66,7 +77,7 @@ def read_manifest(path: Path) -> tuple[Sweep, dict[str, str]]:
     """Read the sweep of a store, and the fingerprint of the code that it was begun with."""
     try:
         manifest = json.loads((path / MANIFEST).read_text("utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise StoreError(
             f"{path} must be the store of a sweep, got no {MANIFEST} in it."
         ) from None
@@ -82,7 +93,13 @@ def read_manifest(path: Path) -> tuple[Sweep, dict[str, str]]:
     return Sweep(**manifest["sweep"]), manifest["software"]
 
 
-def _check_same(path: Path, sweep: Sweep) -> None:
+def is_finished(path: Path) -> bool:
+    """Return whether there is nothing left to write."""
+    return (path / RESULTS).exists() and not (path / JOURNAL).exists()
+
+
+def check_same(path: Path, sweep: Sweep) -> None:
+    """Raise when a store is that of another sweep or another version."""
     there, software = read_manifest(path)
     changed = difference(software)
     if changed:

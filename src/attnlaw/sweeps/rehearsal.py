@@ -1,0 +1,86 @@
+"""What is bound to fail is refused at once, not after hours in whichever cell comes first."""
+
+import math
+from typing import Any
+
+from attnlaw._validation import available_memory, complain
+from attnlaw.sweeps import dataset
+from attnlaw.sweeps.cells import cell_shape
+from attnlaw.sweeps.grid import Sweep
+
+__all__ = ["rehearse"]
+
+GIB = 2**30
+COPIES = 4  # of all results that are in memory while the dataset is made and written
+
+
+def rehearse(sweep: Sweep, *, is_local: bool) -> None:
+    """Raise what some cell of the sweep, or its dataset, is bound to raise.
+
+    Parameters
+    ----------
+    sweep : Sweep
+        The grid.
+    is_local : bool
+        Whether cells are computed on this machine, so that its memory has to hold them.
+    """
+    _check_results(sweep)
+    _check_signs(sweep)
+    if is_local:
+        _check_trials(sweep)
+    dataset.predicted(sweep)
+
+
+def _check_results(sweep: Sweep) -> None:
+    needed = 8 * COPIES * sweep.n_cells * math.prod(cell_shape(sweep))
+    available = available_memory()
+    if needed > available:
+        raise complain(
+            "the grid",
+            f"small enough for {needed / GIB:.3g} GiB of results to fit in the "
+            f"{available / GIB:.3g} GiB of memory available",
+            f"{sweep.n_cells:,} cells",
+        )
+
+
+def _check_signs(sweep: Sweep) -> None:
+    """Draw no sequences of each correlation: that tells whether signs can have it."""
+    from attnlaw.simulation import sample_signs
+
+    first = next(sweep.points(*sweep.parameters))
+    for point in sweep.points(*sweep.correlation):
+        try:
+            sample_signs(sweep.model({**first, **point}).correlation, 0, rng=0)
+        except ValueError as error:
+            if point:
+                where = ", ".join(f"{name} = {value!r}" for name, value in point.items())
+                error.add_note(f"This is so at {where}.")
+            raise
+
+
+def _check_trials(sweep: Sweep) -> None:
+    """Ask for the memory of a trial where there are most tokens, sequences and positions."""
+    from attnlaw.simulation.memory import check_memory, reference_memory
+    from attnlaw.simulation.trials import trial_memory
+
+    def values(name: str) -> tuple[Any, ...]:
+        return tuple(point[name] for point in sweep.points(name))
+
+    largest = {
+        **next(sweep.points(*sweep.parameters)),
+        "sample_ratio": min(values("sample_ratio")),
+    }
+    if "length" in sweep.parameters:
+        largest["length"] = max(values("length"))
+    if "signal_norm" in sweep.shared_axes:
+        largest["signal_norm"] = values("signal_norm")
+    # the largest vocabulary has the smallest ratio, but for 0, which means none
+    ratios = {min(values("vocab_ratio")), min(filter(None, values("vocab_ratio")), default=0.0)}
+    for point in sweep.points("sampling", "dimension"):
+        for ratio in ratios:
+            d = point["dimension"]
+            model = sweep.model({**largest, **point, "vocab_ratio": ratio})
+            if sweep.ridge is None:
+                check_memory(trial_memory(model, d, sweep.method), d)
+            else:
+                check_memory(reference_memory(model, d), d)
