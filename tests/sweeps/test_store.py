@@ -289,6 +289,15 @@ def test_a_disk_that_fills_up_costs_nothing_that_is_done(cheap, tmp_path, refere
     assert same_files(path, reference)
 
 
+def test_the_lock_holds_where_there_is_no_room_for_a_name(tmp_path):
+    lock = tmp_path / "lock"
+    with largest_file(0), exclusive(lock):
+        taken = pytest.raises(StoreError, match="got one that another process is writing")
+        with taken, exclusive(lock):
+            pass
+        assert not lock.read_text()
+
+
 def test_a_disk_without_room_is_told_before_any_work(cheap, tmp_path, monkeypatch):
     usage = shutil.disk_usage(tmp_path)._replace(free=10_000)
     monkeypatch.setattr("attnlaw.sweeps.files.shutil.disk_usage", lambda path: usage)
@@ -326,7 +335,7 @@ def test_a_file_is_no_store(cheap, tmp_path):
         ({"sample_ratio": [1.0, 1e-300]}, r"small enough for \d.\de\+\d+ GiB of matrices"),
         ({"vocab_ratio": [0.0, 1e-12]}, "dimension must be small enough for"),
         (
-            {"correlation": {"kind": "spiked", "strength": [0.1, 2], "direction": [1, -1, 0.01]}},
+            {"correlation": np.full((3, 3), -0.45) + 1.45 * np.eye(3), "weights": "mean"},
             "correlation must be one that signs of Gaussians can have",
         ),
     ],

@@ -90,8 +90,8 @@ def exclusive(path: Path) -> Iterator[None]:
             ) from None
         with suppress(OSError):  # the lock holds on a full disk, too, which has no room for a name
             file.truncate(0)
-            file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-            file.flush()
+            name = f"process {os.getpid()} on {socket.gethostname()}\n"
+            os.write(file.fileno(), name.encode())
         try:
             yield
         finally:
