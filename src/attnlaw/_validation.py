@@ -103,6 +103,9 @@ def choice(argument: str, value: str, options: tuple[str, ...]) -> str:
     return value
 
 
+ALWAYS_THERE = 2**26  # bytes for which it is not worth asking the system
+
+
 def available_memory() -> float:
     """Return the bytes that can be allocated without swapping; infinity where none can say."""
     try:

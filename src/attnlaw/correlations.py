@@ -7,7 +7,7 @@ usual R; any symmetric positive semi-definite matrix with a unit diagonal does a
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._validation import available_memory, complain, count, real_array
+from attnlaw._validation import ALWAYS_THERE, available_memory, complain, count, real_array
 
 __all__ = [
     "autoregressive_correlation",
@@ -136,8 +136,11 @@ def check_correlation(correlation: ArrayLike) -> NDArray[np.float64]:
 
 def _checked_length(length: int) -> int:
     """Return the length of a sequence whose L×L correlations fit in memory a few times over."""
-    L, available = count("length", length), available_memory()
+    L = count("length", length)
     needed = 4 * 8 * L * L
+    if needed < ALWAYS_THERE:
+        return L
+    available = available_memory()
     if needed > available:
         raise complain(
             "length",

@@ -1,5 +1,6 @@
 """Sweeps on processes and clusters: the same bytes whoever computes them and whoever is killed."""
 
+import itertools
 import json
 import os
 import signal
@@ -15,7 +16,7 @@ import psutil
 import pytest
 
 from attnlaw.sweeps import Sweep, run_sweep
-from attnlaw.sweeps.cluster import _result
+from attnlaw.sweeps.cluster import _result, _room
 from attnlaw.sweeps.journal import read_journal
 from attnlaw.sweeps.provenance import fingerprint
 
@@ -86,15 +87,18 @@ def test_a_thousand_cells_killed_five_times_end_as_if_nothing_had_happened(tmp_p
         assert (whole / name).read_bytes() == (torn / name).read_bytes()
 
 
-def test_workers_end_with_the_process_that_started_them(tmp_path):
+def test_workers_end_quietly_with_the_process_that_started_them(tmp_path):
     slow = Sweep(**{**THOUSAND, "dimension": 300})
-    with running(slow, tmp_path / "store", n_jobs=2) as process:
-        wait_until(lambda: len(psutil.Process(process.pid).children()) == 2)
+    path = tmp_path / "store"
+    with running(slow, path, n_jobs=2) as process:
+        wait_until(lambda: size(path / "cells.journal"))  # they are in the middle of cells
         workers = psutil.Process(process.pid).children()
+        assert len(workers) == 2
         process.kill()
-        process.wait()
+        _, errors = process.communicate(timeout=30)
         _, alive = psutil.wait_procs(workers, timeout=20)
     assert not alive
+    assert not errors
 
 
 @pytest.mark.parametrize(("n_jobs", "method"), [(2, "auto"), (3, "rank-two"), (2, "matrix-free")])
@@ -184,6 +188,36 @@ def test_a_killed_worker_of_the_cluster_changes_nothing(cluster, tmp_path):
     assert here.identical(there)
 
 
+def test_quick_cells_travel_together(cluster, tmp_path):
+    """Cells of a millisecond must not wait for a message each."""
+    distributed = pytest.importorskip("distributed")
+    sweep = Sweep(**THOUSAND)
+    here = run_sweep(sweep, tmp_path / "here")
+    with distributed.Client(cluster) as client:
+        tasks = []
+        submit = client.submit
+
+        def counted(function, description, software, cells, **options):
+            tasks.append(cells)
+            return submit(function, description, software, cells, **options)
+
+        client.submit = counted
+        there = run_sweep(sweep, tmp_path / "there", scheduler=client)
+    assert here.identical(there)
+    assert sorted(itertools.chain(*tasks)) == list(range(1000))
+    assert len(tasks) < 300
+    assert len(tasks[0]) == 1, "nobody knows yet how long a cell takes"
+
+
+def test_a_cluster_without_workers_is_waited_for_and_said():
+    class Deserted:
+        def nthreads(self):
+            return {}
+
+    with pytest.warns(UserWarning, match="The cluster has no workers; the sweep waits for them"):
+        assert _room(Deserted()) > 0  # they get some cells when they come
+
+
 def test_workers_with_other_software_refuse(cluster, tmp_path, monkeypatch):
     other = {**fingerprint(), "numpy": "0.1"}
     monkeypatch.setattr("attnlaw.sweeps.cluster.fingerprint", lambda: other)
@@ -215,5 +249,6 @@ def test_an_address_without_a_scheduler_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("attnlaw.sweeps.cluster.CONNECT_SECONDS", 0.5)
     with pytest.raises(ValueError, match="scheduler must be the address of a running Dask"):
         run_sweep(Sweep(**CHEAP), tmp_path / "store", scheduler="tcp://127.0.0.1:1")
+    assert not (tmp_path / "store").exists()
     with pytest.raises(ValueError, match="n_jobs must be left out when a scheduler is given"):
         run_sweep(Sweep(**CHEAP), tmp_path / "store", scheduler="x", n_jobs=2)

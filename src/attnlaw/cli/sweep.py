@@ -1,5 +1,6 @@
 """`attnlaw sweep`: a grid of models, observed beside its predictions."""
 
+import logging
 import os
 from pathlib import Path
 from types import TracebackType
@@ -55,8 +56,10 @@ def command(
 
     if scheduler is not None and jobs is not None:
         raise click.UsageError("--jobs and --scheduler exclude each other.")
+    if scheduler is not None:
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters is raised
     sweep = load_sweep(grid)
-    n_jobs = 1 if scheduler else min(jobs or _n_cores(), sweep.n_cells)
+    n_jobs = 1 if scheduler is not None else min(jobs or _n_cores(), sweep.n_cells)
     bar = _Bar(sweep.n_cells)
     try:
         with bar:

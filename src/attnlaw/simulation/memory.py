@@ -1,6 +1,6 @@
 """How much memory a simulation needs, asked before anything is allocated."""
 
-from attnlaw._validation import available_memory, complain
+from attnlaw._validation import ALWAYS_THERE, available_memory, complain
 from attnlaw.models import PooledSequences
 
 __all__ = [
@@ -12,7 +12,6 @@ __all__ = [
 ]
 
 GIB = 2**30
-ALWAYS_THERE = 2**26  # bytes that are not worth asking the system about
 WRITTEN_OUT = 20_000  # dimension up to which vectors of the idealised model are written out
 
 

@@ -1,16 +1,19 @@
 """Cells on a Dask cluster.
 
-Each cell is a task. Only a few are with the scheduler at a time, whatever the size of the sweep;
-a worker that dies has its cells computed again elsewhere. Cells and results travel as plain
-JSON and numbers, and a worker with other software than the caller's refuses.
+A task is a cell, or several where they are so quick that talk would take longer than work. Only
+a few tasks are with the scheduler at a time, whatever the size of the sweep; a worker that dies
+has its cells computed again elsewhere. Cells and results travel as plain JSON and numbers, and a
+worker with other software than the caller's refuses.
 """
 
+import asyncio
 import itertools
 import json
 import time
-from collections.abc import Sequence
-from concurrent.futures import CancelledError
-from contextlib import suppress
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -25,15 +28,17 @@ from attnlaw.sweeps.provenance import difference, fingerprint
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-__all__ = ["on_dask"]
+__all__ = ["connected", "on_dask"]
 
 CONNECT_SECONDS = 10
 CENSUS_SECONDS = 5  # between questions how many workers there are: clusters grow and shrink
+TASK_SECONDS = 0.2  # that cells of one task take together, if one does not take longer
+MOST_CELLS = 200  # in a task
 
 Floats = NDArray[np.float64]
 
 
-def on_dask(sweep: Sweep, cells: Sequence[int], scheduler: "str | Client") -> Results:
+def on_dask(sweep: Sweep, cells: Sequence[int], client: "Client") -> Results:
     """Compute cells on a cluster; yield their places and values as they come.
 
     Parameters
@@ -42,51 +47,79 @@ def on_dask(sweep: Sweep, cells: Sequence[int], scheduler: "str | Client") -> Re
         The grid.
     cells : sequence of int
         Places of the cells to compute.
-    scheduler : str or distributed.Client
-        Address of the scheduler, such as ``tcp://10.0.0.1:8786``, or a client of it.
+    client : distributed.Client
+        Of the cluster.
     """
-    from distributed import Client, as_completed
+    from distributed import as_completed
 
-    client = scheduler if isinstance(scheduler, Client) else _connect(scheduler)
     description, software = json.dumps(sweep.plain), fingerprint()
     waiting = iter(cells)
-    places: dict[Future[Any], int] = {}  # of the cells that are with the scheduler
+    tasks: dict[Future[Any], list[int]] = {}  # cells that are with the scheduler
     finished = as_completed(loop=client.loop)
-    room = asked = -np.inf
+    asked, room, size = -np.inf, 0, 1
     try:
-        for _ in cells:
+        while True:
             if time.monotonic() > asked + CENSUS_SECONDS:
-                room, asked = 4 + 2 * sum(client.nthreads().values()), time.monotonic()
-            for index in itertools.islice(waiting, max(0, int(room) - len(places))):
-                future = client.submit(_compute, description, software, index, pure=False)
-                places[future] = index
+                room, asked = _room(client), time.monotonic()
+            while len(tasks) < room and (some := list(itertools.islice(waiting, size))):
+                future = client.submit(_compute, description, software, some, pure=False)
+                tasks[future] = some
                 finished.add(future)
+            if not tasks:
+                return
             future = next(finished)
-            index = places.pop(future)
-            yield index, _result(sweep, index, future)
+            some = tasks.pop(future)
+            seconds, values = _result(sweep, some[0], future)
+            size = max(1, min(MOST_CELLS, int(TASK_SECONDS * len(some) / max(seconds, 1e-6))))
+            yield from zip(some, values, strict=True)
     finally:
         with suppress(Exception):  # the cluster may be gone, which is no news here
-            client.cancel(list(places))
-        if client is not scheduler:
-            client.close()
+            client.cancel(list(tasks))
 
 
-def _connect(address: str) -> "Client":
+@contextmanager
+def connected(scheduler: "str | Client") -> Iterator["Client"]:
+    """Give a client of a scheduler, known by its address (or a client of it already)."""
     from distributed import Client
 
+    if isinstance(scheduler, Client):
+        yield scheduler
+        return
     try:
-        return Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+        with ThreadPoolExecutor(1) as apart:  # notebooks have an event loop of their own
+            apart.submit(asyncio.run, _knock(scheduler)).result()
+        client = Client(scheduler, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError, TypeError):
         what = "the address of a running Dask scheduler, such as 'tcp://10.0.0.1:8786'"
-        raise complain("scheduler", what, address) from None
+        raise complain("scheduler", what, scheduler) from None
+    with client:
+        yield client
 
 
-def _result(sweep: Sweep, index: int, future: "Future[Any]") -> Floats:
-    """Return what a cell observed, or raise why it did not."""
+async def _knock(address: str) -> None:
+    """Raise if nobody is at home: a client that finds that out itself is hard to get rid of."""
+    from distributed.comm.core import connect
+    from distributed.security import Security
+
+    arguments = Security().get_connection_args("client")
+    comm = await connect(address, timeout=CONNECT_SECONDS, **arguments)
+    await comm.close()
+
+
+def _room(client: "Client") -> int:
+    """Return how many tasks to have with the scheduler."""
+    n_threads = int(sum(client.nthreads().values()))
+    if n_threads == 0:
+        warnings.warn("The cluster has no workers; the sweep waits for them.", stacklevel=3)
+    return 4 + 2 * n_threads
+
+
+def _result(sweep: Sweep, index: int, future: "Future[Any]") -> tuple[float, Floats]:
+    """Return the seconds that a task took and what its cells observed, or raise why not."""
     from distributed import KilledWorker
 
     try:
-        return np.asarray(future.result())
+        return future.result()  # type: ignore[no-any-return]
     except KilledWorker as error:
         raise RuntimeError(
             f"Workers of the cluster died {error.allowed_failures + 1} times (out of memory?) in "
@@ -99,11 +132,13 @@ def _result(sweep: Sweep, index: int, future: "Future[Any]") -> Floats:
         ) from error
 
 
-def _compute(description: str, software: dict[str, str], index: int) -> Floats:
-    """Compute a cell on a worker of the cluster."""
+def _compute(description: str, software: dict[str, str], cells: list[int]) -> tuple[float, Floats]:
+    """Compute cells on a worker of the cluster; return how long that took, and their values."""
     _check_software(json.dumps(software, sort_keys=True))
     _limit_threads()
-    return compute(_sweep(description), index)
+    begun = time.perf_counter()
+    values = np.stack([compute(_sweep(description), index) for index in cells])
+    return time.perf_counter() - begun, values
 
 
 @cache

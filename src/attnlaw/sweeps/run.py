@@ -1,7 +1,7 @@
 """Run a sweep, or what is left of it."""
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ import numpy as np
 from attnlaw._validation import complain, count
 from attnlaw.sweeps import dataset
 from attnlaw.sweeps.cells import Results, compute, one_thread
-from attnlaw.sweeps.cluster import on_dask
+from attnlaw.sweeps.cluster import connected, on_dask
 from attnlaw.sweeps.files import require_room
 from attnlaw.sweeps.grid import Sweep
 from attnlaw.sweeps.journal import journal_size, open_journal, read_journal
@@ -88,7 +88,7 @@ def run_sweep(
     count("n_jobs", n_jobs)
     if scheduler is not None and n_jobs != 1:
         raise complain("n_jobs", "left out when a scheduler is given", n_jobs)
-    _require_extras()
+    _require_extras("distributed" if scheduler is not None else None)
     store = Path(path)
     if is_finished(store):  # perhaps by somebody else, in a place where nothing may be written
         check_same(store, sweep)
@@ -96,10 +96,11 @@ def run_sweep(
             progress(sweep.n_cells, sweep.n_cells)
         return open_sweep(store)
     rehearse(sweep, is_local=scheduler is None)
-    with writing(store, sweep):
+    cluster = nullcontext() if scheduler is None else connected(scheduler)
+    with cluster as client, writing(store, sweep):
         if not (store / RESULTS).exists():
             require_room(store, _bytes_to_write(sweep, store / JOURNAL))
-            _compute_missing(sweep, store / JOURNAL, n_jobs, scheduler, progress)
+            _compute_missing(sweep, store / JOURNAL, n_jobs, client, progress)
         elif progress is not None:
             progress(sweep.n_cells, sweep.n_cells)
         put_results(store, lambda partial: dataset.save(_from_journal(store), partial))
@@ -135,7 +136,7 @@ def _compute_missing(
     sweep: Sweep,
     journal: Path,
     n_jobs: int,
-    scheduler: "str | Client | None",
+    client: "Client | None",
     progress: Progress | None,
 ) -> None:
     done, _ = read_journal(journal, sweep)
@@ -147,8 +148,8 @@ def _compute_missing(
         progress(n_done, sweep.n_cells)
     if not cells:
         return
-    if scheduler is not None:
-        results = on_dask(sweep, cells, scheduler)
+    if client is not None:
+        results = on_dask(sweep, cells, client)
     elif n_jobs > 1:
         results = on_processes(sweep, cells, n_jobs)
     else:
@@ -179,11 +180,12 @@ def _from_journal(store: Path) -> "Dataset":
     return dataset.labelled(sweep, done, values, software)
 
 
-def _require_extras() -> None:
+def _require_extras(cluster: str | None = None) -> None:
     """Say what to install, before any work is done that could then not be saved."""
-    for name in ("xarray", "netCDF4"):
+    extras = {"xarray": "sweeps", "netCDF4": "sweeps", **({cluster: "cluster"} if cluster else {})}
+    for name, extra in extras.items():
         if find_spec(name) is None:
             raise ModuleNotFoundError(
-                f"Sweeps need {name}, which is not installed: pip install 'attnlaw[sweeps]'.",
+                f"Sweeps need {name}, which is not installed: pip install 'attnlaw[{extra}]'.",
                 name=name,
             )

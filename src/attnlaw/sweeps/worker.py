@@ -30,14 +30,17 @@ def main() -> None:
     for line in sys.stdin:
         try:
             payload = compute(sweep, int(line)).astype("<f8").tobytes()
-            answers.write(HEADER.pack(len(payload)))
+            header = HEADER.pack(len(payload))
         except Exception as error:
             text = str(error) if isinstance(error, ValueError) else traceback.format_exc()
             notes = getattr(error, "__notes__", [])
             payload = json.dumps([type(error).__name__, text, notes]).encode()
-            answers.write(HEADER.pack(-len(payload)))
-        answers.write(payload)
-        answers.flush()
+            header = HEADER.pack(-len(payload))
+        try:
+            answers.write(header + payload)
+            answers.flush()
+        except BrokenPipeError:  # nobody listens any more, and so there is nobody to tell
+            os._exit(1)
 
 
 def _end_with(parent: int) -> None:
