@@ -105,6 +105,7 @@ def test_memory_estimate_covers_what_is_used(change):
 def test_memory_is_asked_for_every_worker(monkeypatch):
     one = memory.reference_memory(MODEL, 30)
     monkeypatch.setattr(memory, "available_memory", lambda: 1.5 * one)
+    monkeypatch.setattr(memory, "ALWAYS_THERE", 0)
     al.observe(MODEL, 30)
     with pytest.raises(ValueError, match="dimension must be small enough"):
         al.observe(MODEL, 30, 2, n_workers=2)
