@@ -92,7 +92,7 @@ def test_another_effort_or_seed_means_computing_again(tiny, tmp_path):
 def test_a_wrong_prediction_changes_the_verdict(tiny, tmp_path):
     tiny.truth = 2.5
     (done,) = reproduce(["tiny"], out=tmp_path)
-    assert done.verdict == "0 of 1 comparisons agree, 1 differ"
+    assert done.verdict == "0 of 1 comparisons within tolerance, 1 not"
 
 
 def test_the_report_stands_alone(tiny, tmp_path):

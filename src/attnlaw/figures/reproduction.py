@@ -42,15 +42,13 @@ class Reproduced:
     @property
     def verdict(self) -> str:
         """Summary of the checks in words."""
-        differing = [c for c in self.checks if not c.agrees]
-        if not self.checks:
+        n, n_agree = len(self.checks), sum(c.agrees for c in self.checks)
+        if n == 0:
             return "a picture, nothing to compare"
-        if not differing:
-            return f"agrees: all {len(self.checks)} comparisons within tolerance"
-        return (
-            f"{len(self.checks) - len(differing)} of {len(self.checks)} comparisons agree, "
-            f"{len(differing)} differ"
-        )
+        if n_agree == n:
+            every = "the one comparison" if n == 1 else f"all {n} comparisons"
+            return f"agrees: {every} within tolerance"
+        return f"{n_agree} of {n} comparisons within tolerance, {n - n_agree} not"
 
 
 def reproduce(
