@@ -92,7 +92,8 @@ def softmax_causal_weights(
 
     Notes
     -----
-    P1 Lemma 1: converges to `causal_weights` at rate d^(−1/2).
+    P1 Lemma 1: converges to `causal_weights` at rate d^(−1/2) (docs/theory/weights.md, "Causal
+    self-attention").
 
     Examples
     --------
@@ -121,7 +122,8 @@ def optimal_direction(correlation: ArrayLike) -> NDArray[np.float64]:
     """Return the unit top eigenvector of R: the largest SNR, free in sign and scale.
 
     Where the top eigenspace has several dimensions and is not orthogonal to 1, the direction
-    in it closest to uniform is taken, so that `optimal_weights` is a multiple of it.
+    in it closest to uniform is taken, so that `optimal_weights` is a multiple of it
+    (docs/theory/weights.md, "Optimal weights").
 
     Examples
     --------

@@ -36,6 +36,8 @@ def population_spectrum(
 
     Notes
     -----
+    Derived in docs/theory/tables.md, "Finding the population spectrum".
+
     The law H ⊠ MP_δ spreads each population eigenvalue over a relative width of about 4√δ. To
     undo that, predicted and seen quantiles are brought together one by one: with F the
     distribution function of the law of the present τ and q_i its quantile at (i−½)/d,

@@ -75,6 +75,8 @@ def find_outliers(eigenvalues: ArrayLike, *, level: float = 0.01) -> Outliers:
 
     Notes
     -----
+    Derived in docs/theory/tables.md, "Outliers without knowing the noise".
+
     A close pair of outliers does not hide, since the last significant gap decides. Gaps are taken
     between logarithms, whose spacing at the edge is even at small sizes: at level .05 and d = 100
     to 300, δ = .1 to 2, 0 to 4.5 % of pure bulks show an outlier (with plain differences up to

@@ -99,6 +99,8 @@ def outlier_test(
 
     Notes
     -----
+    Derived in docs/theory/signal-components.md, "Fluctuations of the edge".
+
     One eigenvalue after the other is tested until the first that is not significant, the noise
     level κ̂ being taken from the trace of the rest. With the null's edge λ₊ and the unit s of its
     fluctuations (see `attnlaw.estimators.nulls`), (λ/κ̂ − λ₊)/s has the Tracy–Widom law.

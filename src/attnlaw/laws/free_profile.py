@@ -29,6 +29,8 @@ Complexes = NDArray[np.complex128]
 class FreeProfile:
     """Two profiles, free from each other; both have the same `repeats` and no `factors`.
 
+    Derived in docs/theory/correlated-inputs.md, "Finite heads over such inputs".
+
     Parameters
     ----------
     first, second : VarianceProfile

@@ -31,7 +31,7 @@ class Law:
 
     Laws combine: `A @ B` is the free product, `A + B` the free sum, `A + 2.0` a shift and
     `0.5 * A` a scale. They are immutable, and equal when they are written the same way in
-    normal form.
+    normal form (docs/theory/laws.md, "One parameter for each set of point masses").
 
     Examples
     --------

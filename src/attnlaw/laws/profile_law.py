@@ -27,7 +27,8 @@ class ProfileLaw(Law):
     It answers what every law does. Its density is solved from the equations of the profile on
     as many points as splines need for a cdf good to about 1e-6; the Stieltjes transform is
     solved where it is asked for, to rounding error. In free sums and products with other laws
-    it is represented by 256 of its quantiles.
+    it is represented by 256 of its quantiles. The equations are derived in
+    docs/theory/realistic-heads.md, "Step 2: the spread of norms".
 
     Examples
     --------

@@ -21,7 +21,8 @@ class SeparableLaw:
 
     It is H ⊠ (⊞_k q_k r_k MP_{δ/q_k}), H the spectrum of Σ and r_k, q_k that of D. With one row
     scale it is the Silverstein law H ⊠ MP_δ. The algebra of laws gives the same; this solver is
-    made for spectra of hundreds of atoms, such as those estimated from an embedding table.
+    made for spectra of hundreds of atoms, such as those estimated from an embedding table. Derived
+    in docs/theory/tables.md, "The law".
 
     Parameters
     ----------

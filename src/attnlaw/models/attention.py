@@ -20,6 +20,7 @@ class SelfAttention:
     Queries Q and keys K are n × d_k standard Gaussian, and a head is A = softmax(β QKᵀ/√d_k) by
     rows. Studied are the squared singular values of √n A_⊥, A_⊥ = A − 11ᵀ/n, and of what is made
     of several heads: side by side, √(n/h) [A_⊥¹ … A_⊥ʰ], or their mean, √n (A_⊥¹ + … + A_⊥ʰ)/h.
+    Why these: docs/theory/attention.md, "Gaussian equivalence".
 
     Parameters
     ----------

@@ -22,7 +22,8 @@ class PooledHeads:
     The sequences are those of `PooledSequences`; head h pools them to Σ_l w_hl e_{token(i,l)},
     and x_i ∈ R^{Hd} has all heads one after the other. Studied is its sample covariance,
     centred by the sample mean. The signal space is the H-dimensional span of the vectors that
-    hold a multiple of μ in every head.
+    hold a multiple of μ in every head (docs/theory/several-heads.md, "The spectrum of the
+    concatenation").
 
     Parameters
     ----------

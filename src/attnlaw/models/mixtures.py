@@ -23,7 +23,8 @@ class SequenceMixture:
     As `PooledSequences`, but a sequence is of kind g with probability q_g and then has the
     correlation R_g of its signs and the weights w_g, of its own length. All kinds share one
     table, so that batches of sequences of unequal length are described as well as sequences
-    whose correlation varies. Studied is the sample covariance, centred by the sample mean.
+    whose correlation varies. Studied is the sample covariance, centred by the sample mean
+    (docs/theory/mixtures.md, "The model").
 
     Parameters
     ----------

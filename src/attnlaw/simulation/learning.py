@@ -1,7 +1,4 @@
-"""Pooling weights learned together with a ridge classifier.
-
-P1 Appendix J; docs/theory/weights.md, "Weights learned with a classifier".
-"""
+"""Pooling weights learned together with a ridge classifier."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -64,6 +61,8 @@ def learn_weights(
 
     Notes
     -----
+    P1 Appendix J; docs/theory/weights.md, "Weights learned with a classifier".
+
     min over w in the simplex and b of (1/N)‖y − X(w) b‖² + λ‖b‖², X(w) = Σ_l w_l T_l. With
     w = softmax(a) and b eliminated in closed form, the gradient is that of the envelope
     theorem, b held fixed:

@@ -1,7 +1,4 @@
-"""Ridge classification of pooled sequences, fitted and tested on fresh draws.
-
-What docs/theory/classification.md, "Derivation", predicts is measured here.
-"""
+"""Ridge classification of pooled sequences, fitted and tested on fresh draws."""
 
 from dataclasses import dataclass, fields
 from functools import partial
@@ -70,7 +67,8 @@ def observe_accuracy(
 ) -> Accuracy:
     """Fit ridge regression to pooled sequences and test it on fresh ones from the same table.
 
-    The label of a sequence is the sign at its first position.
+    The label of a sequence is the sign at its first position. What is predicted of it is derived
+    in docs/theory/classification.md, "Derivation".
 
     Parameters
     ----------

@@ -1,7 +1,4 @@
-r"""Signs s ∈ {±1}^L with E[s] = 0 and exactly the correlation E[s sᵀ] = R.
-
-Derived in docs/theory/weights.md, "Signs with a given correlation".
-"""
+r"""Signs s ∈ {±1}^L with E[s] = 0 and exactly the correlation E[s sᵀ] = R."""
 
 from typing import NamedTuple
 
@@ -40,7 +37,8 @@ def sample_signs(correlation: ArrayLike, n: int, rng: Random = None) -> NDArray[
 
     Notes
     -----
-    Exact, by the cheapest road that reaches R:
+    Exact, by the cheapest road that reaches R (docs/theory/weights.md, "Signs with a given
+    correlation"):
 
     1. Positions with R_ll' = ±1 share one coin (up to its sign), so only one of them is drawn.
     2. A position uncorrelated with all others is a coin of its own.

@@ -142,6 +142,8 @@ def class_thresholds(model: PooledClasses) -> ClassThresholds:
 
     Notes
     -----
+    Derived in docs/theory/classes.md, "Thresholds".
+
     With u at the edge, of C or of S, and σ_j the eigenvalues of S(u) at scale 1 (see
     `predict_classes`), s² = (1 + δy − (α/κ) δy) / ((α/κ) σ_j); idealised without the last δy.
 
