@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from functools import reduce
 from importlib import import_module
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import attnlaw as al
 from attnlaw.cli import COMMANDS
 
 ROOT = Path(__file__).parent.parent
+PAGES = [*ROOT.glob("[RC]*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/[!_g]*/*.md")]
+MADE = {"docs/_build", "docs/_build/index.html", "src/attnlaw/cli/NAME.py"}  # by whoever reads
 
 
 def test_commands_in_the_readme_exist():
@@ -19,8 +22,7 @@ def test_commands_in_the_readme_exist():
 
 
 def test_options_named_in_the_documentation_exist():
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("[!_]*/*.md"), *ROOT.glob("docs/*.md")]
-    for page in pages:
+    for page in PAGES:
         for line in re.findall(r"attnlaw (\w+ [^`\n|]*--[^`\n|]*)", page.read_text()):
             name, *words = line.partition("  #")[0].split()
             if name not in COMMANDS:
@@ -29,6 +31,37 @@ def test_options_named_in_the_documentation_exist():
             known = {flag for each in options for flag in (*each.opts, *each.secondary_opts)}
             given = {re.match(r"--[\w-]*", word)[0] for word in words if word.startswith("--")}
             assert given <= known | {"--help"}, f"{page.name}: attnlaw {line}"
+
+
+def test_files_named_in_the_documentation_exist():
+    named = r"\b(?:tests|benchmarks|examples|requirements|src|docs)/[\w./-]*\w"
+    found = {(page.name, path) for page in PAGES for path in re.findall(named, page.read_text())}
+    assert len(found) > 60
+    assert not {
+        (page, path) for page, path in found if path not in MADE and not (ROOT / path).exists()
+    }
+
+
+def test_names_of_the_library_in_the_documentation_exist():
+    found = {
+        (p.name, name)
+        for p in PAGES
+        for name in re.findall(r"\battnlaw[.][\w.]*\w", p.read_text())
+    }
+    assert len(found) > 60
+    assert not {(page, name) for page, name in found if not exists(name)}
+
+
+def exists(name):
+    """Whether a dotted name is a module, or something in one."""
+    parts = name.split(".")
+    for n in range(len(parts), 0, -1):
+        try:
+            value = import_module(".".join(parts[:n]))
+        except ModuleNotFoundError:
+            continue
+        return reduce(lambda v, part: getattr(v, part, None), parts[n:], value) is not None
+    return False
 
 
 def test_citation_has_the_version_of_the_package():
