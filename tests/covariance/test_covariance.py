@@ -71,7 +71,7 @@ def test_a_memory_map_is_read_where_it_lies(embeddings, weights, tmp_path):
 
 @pytest.mark.parametrize("table_bytes", [0, 2**28])
 def test_tokens_through_their_table_are_their_embeddings(rng, weights, table_bytes, monkeypatch):
-    monkeypatch.setattr("attnlaw.covariance.TABLE_BYTES", table_bytes)
+    monkeypatch.setattr("attnlaw.covariance.corpus.TABLE_BYTES", table_bytes)
     tokens = rng.integers(0, V, (N, L), dtype=np.uint16)
     table = rng.standard_normal((V, D)).astype(np.float32)
     found = token_covariance(tokens, table, weights, block_size=64)
@@ -170,6 +170,14 @@ def test_dask_tokens_with_a_dask_mask_give_the_same(rng, weights):
             "mask must be",
         ),
         (lambda: pooled_covariance(np.ones((4, 3)), dtype=int), "dtype must be float64 or"),
+        (lambda: pooled_covariance(np.ones((4, 3)), dtype="banana"), "dtype must be float64 or"),
+        (lambda: pooled_covariance([np.ones((2, 3)), np.ones((1, 3))]), "pad sequences of unequ"),
+        (lambda: token_covariance([[0, 1], [0]], np.eye(3)), "tokens must be an array .pad"),
+        (lambda: pooled_covariance(np.ma.ones((4, 3))), "an array without a mask of its own"),
+        (lambda: pooled_covariance(np.eye(3) * 1e200), "small enough for their squares"),
+        (lambda: CovarianceAccumulator(2).add([[1j, 2]]), "rows must be made of real numbers"),
+        (lambda: CovarianceAccumulator(2).add([["a", "b"]]), "rows must be made of real numbers"),
+        (lambda: CovarianceAccumulator(10**7), "dimension must be small enough for"),
         (lambda: pooled_covariance(np.ones((4, 3)), block_size=0), "block_size must be a whole"),
         (lambda: token_covariance([[0, 5]], np.eye(3)), "tokens must be rows of the table"),
         (lambda: token_covariance([[0, -1]], np.eye(3)), "from 0 to 2, got -1"),
@@ -180,6 +188,133 @@ def test_dask_tokens_with_a_dask_mask_give_the_same(rng, weights):
 def test_bad_input_is_named(call, sentence):
     with pytest.raises(ValueError, match=sentence):
         call()
+
+
+@pytest.mark.parametrize("kind", ["<f2", "<f4", "i1", "u1", "<i8", ">f4", ">f8"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_files_of_any_type_and_order_are_read_as_they_lie(rng, weights, tmp_path, kind, order):
+    E = np.asarray(rng.integers(0, 100, (N, L, D)), dtype=kind, order=order)
+    np.save(tmp_path / "corpus.npy", E)
+    mapped = np.load(tmp_path / "corpus.npy", mmap_mode="r")
+    assert mapped.flags.f_contiguous == (order == "F")
+    lengths = rng.integers(1, L + 1, N)
+    for options in ({}, {"lengths": lengths}, {"mask": np.arange(L) < lengths[:, None]}):
+        found = pooled_covariance(mapped, weights, **options, block_size=50)
+        desired = pooled_covariance(E.astype(float, order="C"), weights, **options)
+        close(found.covariance, desired.covariance)
+    close(pooled_covariance(mapped[:, 0]).covariance, plain(E[:, 0].astype(float)))
+    every_third = np.einsum("nld,l->nd", E[::-3].astype(float), weights)
+    close(pooled_covariance(mapped[::-3], weights).covariance, plain(every_third))
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_padding_may_hold_anything_in_any_order(rng, embeddings, order):
+    lengths = rng.integers(1, L + 1, N)
+    clean = pooled_covariance(embeddings, lengths=lengths).covariance
+    embeddings[np.arange(L) >= lengths[:, None]] = np.inf
+    found = pooled_covariance(np.asarray(embeddings, order=order), lengths=lengths)
+    close(found.covariance, clean)
+
+
+@pytest.mark.parametrize("chunks", [None, (50, L, D)])
+def test_the_row_that_is_not_finite_is_named(embeddings, chunks):
+    da = pytest.importorskip("dask.array")
+    wrap = np.asarray if chunks is None else lambda x: da.from_array(x, chunks=chunks)
+    w = np.ones((N, L))
+    w[77, 2] = np.nan
+    with pytest.raises(
+        ValueError, match=r"weights must be finite, got 'NaN or infinity in row 77"
+    ):
+        pooled_covariance(wrap(embeddings), w, block_size=20)
+    with pytest.raises(ValueError, match="such that weight remains, got 'none in row 321'"):
+        pooled_covariance(wrap(embeddings), lengths=np.where(np.arange(N) == 321, 0, 2))
+    embeddings[123, 2, 3] = np.nan
+    with pytest.raises(ValueError, match=r"embeddings must be finite, got '.* in row 123'"):
+        pooled_covariance(wrap(embeddings), block_size=20)
+
+
+def test_the_row_of_the_table_that_is_not_finite_is_named(rng):
+    table = rng.standard_normal((V, D))
+    table[31] = np.inf
+    tokens = rng.integers(0, V - 10, (N, L))
+    token_covariance(tokens, table)  # nobody uses it
+    tokens[200, 4] = 31
+    with pytest.raises(ValueError, match=r"table must be finite, got 'NaN or infinity in row 31'"):
+        token_covariance(tokens, table, block_size=50)
+
+
+def test_an_interrupt_leaves_all_of_a_block_or_nothing(rng, monkeypatch):
+    X = rng.standard_normal((40, 3))
+    accumulator = CovarianceAccumulator(3)
+    accumulator.add(X[:30])
+
+    def interrupt(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "outer", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            accumulator.add(X[30:])
+    close(accumulator.result().covariance, plain(X[:30]))
+    accumulator.add(X[30:])
+    close(accumulator.result().covariance, plain(X))
+
+
+def test_arrays_of_other_libraries_are_welcome(embeddings, weights):
+    xr = pytest.importorskip("xarray")
+    da = pytest.importorskip("dask.array")
+    desired = pooled_covariance(embeddings, weights).covariance
+    dims = ["sample", "position", "feature"]
+    for array in (embeddings, da.from_array(embeddings, chunks=(100, L, D))):
+        close(pooled_covariance(xr.DataArray(array, dims=dims), weights).covariance, desired)
+
+    class Tensor:
+        """With a dtype that is not NumPy's, like those of PyTorch."""
+
+        dtype = object()
+
+        def __array__(self, dtype=None, copy=None):
+            return embeddings
+
+    close(pooled_covariance(Tensor(), weights).covariance, desired)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts the memory that Linux counts")
+def test_a_corpus_larger_than_the_memory_allowed(tmp_path):
+    """480 MB of int8 within 150 MB of memory beyond what Python itself needs.
+
+    The rows repeat 96 different ones, so the covariance is known.
+    """
+    script = textwrap.dedent(f"""
+        import resource, sys
+        import numpy as np
+        from attnlaw.covariance import pooled_covariance
+
+        base = np.random.default_rng(0).integers(-100, 100, (96, 40, 50), dtype=np.int8)
+        path = {str(tmp_path / "corpus.i8")!r}
+        with open(path, "wb") as file:
+            for _ in range(2500):
+                base.tofile(file)
+        corpus = np.memmap(path, np.int8, "r", shape=(240_000, 40, 50))
+        pooled_covariance(corpus[:10])  # linear algebra takes what it needs
+        used = int(open("/proc/self/statm").read().split()[5]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_DATA, (used + 150_000_000,) * 2)
+        try:
+            np.ones(30_000_000)
+        except MemoryError:
+            pass
+        else:
+            sys.exit("the limit does not hold")
+        X = base.mean(axis=1)
+        X -= X.mean(axis=0)
+        found = pooled_covariance(corpus)
+        np.testing.assert_allclose(found.covariance, X.T @ X / 96, rtol=0, atol=1e-10)
+        assert found.n_samples == 240_000
+    """)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_memory_does_not_grow_with_the_corpus(tmp_path):
