@@ -48,6 +48,15 @@ def test_separate_files_and_embeddings_give_the_same(run_json, files):
     )
 
 
+def test_cuts_long_sequences_where_told(run, run_json, files):
+    document = run_json("pool", str(files / "all.npz"), "--max-length", "3")
+    assert document["length"] == 3
+    assert "more than 3 tokens" in document["notes"][0]
+    code, _, err = run("pool", str(files / "all.npz"), "--max-length", "1")
+    assert code == 2
+    assert "max-length" in err
+
+
 def test_without_labels_ranks_by_signal_to_noise(run, files):
     code, out, _ = run("pool", str(files / "embeddings.npy"))
     assert code == 0

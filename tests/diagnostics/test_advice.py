@@ -223,9 +223,81 @@ def test_tokens_with_a_table_and_their_embeddings_give_the_same_moments():
         np.testing.assert_allclose(noises[0], np.einsum("ild,ile->de", z, z) / 400, atol=1e-5)
 
 
+def test_noise_from_drawn_words_has_no_bias():
+    """More words than enter: frequent ones are exact, rare ones right in the mean."""
+    rng = np.random.default_rng(12)
+    d, n_words = 6, 6000  # 2,000 of them are drawn
+    table = rng.standard_normal((n_words, d)) + 0.5
+    frequencies = np.arange(1, n_words + 1) ** -1.0
+    tokens = rng.choice(n_words, size=(3000, 8), p=frequencies / frequencies.sum())
+    data = as_sequences(tokens, table)
+    w, means = np.linspace(0.2, 0.05, 8), position_means(data)
+    z = (table[tokens] - means) * w[:, None]
+    exact = np.einsum("ild,ile->de", z, z) / len(tokens)
+    draws = np.array([independent_noise(data, means, w, rng) for _ in range(60)])
+    errors = draws.std(axis=0, ddof=1) / np.sqrt(60)
+    assert np.all(errors > 0)  # words were drawn
+    assert np.abs((draws.mean(axis=0) - exact) / errors).max() < 5
+    ours = np.linalg.norm(draws - exact, axis=(1, 2)).mean()
+    mass = np.bincount(tokens.ravel(), np.tile(w**2, 3000), minlength=n_words)
+    others = []
+    for _ in range(20):  # as many words, drawn without regard to their mass
+        some = rng.choice(n_words, 2000, replace=False)
+        part = z * np.isin(tokens, some)[..., None] * (mass.sum() / mass[some].sum())
+        others.append(np.linalg.norm(np.einsum("ild,ile->de", part, z) / len(tokens) - exact))
+    assert ours < 0.1 * np.mean(others)
+
+
+def test_long_sequences_are_cut_and_a_note_says_so():
+    rng = np.random.default_rng(13)
+    T = rng.standard_normal((300, 9, 12))
+    y = rng.integers(2, size=300)
+    T[:, 0, 0] += 2.0 * y
+    lengths = rng.integers(2, 10, size=300)
+    cut = advise_pooling(T, labels=y, lengths=lengths, max_length=5)
+    by_hand = advise_pooling(T[:, :5], labels=y, lengths=np.minimum(lengths, 5))
+    assert cut.length == 5
+    assert f"{np.sum(lengths > 5)} sequences have more than 5 tokens" in cut.notes[0]
+    assert cut.notes[1:] == by_hand.notes
+    for candidate in cut.candidates:
+        assert candidate.accuracy == by_hand[candidate.name].accuracy
+    # Padding at the beginning: the last tokens are kept.
+    late = np.arange(9) >= 9 - lengths[:, None]
+    end = advise_pooling(T, labels=y, mask=late, max_length=5)
+    by_hand = advise_pooling(T[:, 4:], labels=y, mask=late[:, 4:])
+    assert end["mean"].accuracy == by_hand["mean"].accuracy
+    with pytest.raises(ValueError, match="max_length must be such that every sequence keeps"):
+        advise_pooling(T, mask=np.arange(9) == rng.integers(9, size=(300, 1)), max_length=3)
+
+
+def test_progress_rises_to_one():
+    T = np.random.default_rng(14).standard_normal((200, 4, 6))
+    shares = []
+    advise_pooling(T, labels=np.arange(200) % 2, progress=shares.append)
+    assert len(shares) > 6
+    assert shares == sorted(shares)
+    assert 0 < shares[0] < shares[-1] == 1
+
+
+def test_the_answer_does_not_depend_on_threads(monkeypatch):
+    tokens, table, y = prefix_tokens(np.random.default_rng(15), 0.6, n=600)
+    mask = np.arange(L) < np.random.default_rng(16).integers(1, L + 1, size=600)[:, None]
+    several = advise_pooling(tokens, table=table, labels=y, mask=mask)
+    monkeypatch.setattr("attnlaw.diagnostics.threads.WIDE", 1)
+    one = advise_pooling(tokens, table=table, labels=y, mask=mask)
+    for candidate in several.candidates:
+        same = one[candidate.name]
+        assert candidate.accuracy == same.accuracy
+        np.testing.assert_allclose(candidate.snr, same.snr, rtol=1e-5)
+        np.testing.assert_allclose(
+            candidate.predicted_accuracies, same.predicted_accuracies, rtol=1e-5
+        )
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
+        ({"max_length": 1}, "max_length must be"),
         ({"labels": np.zeros(300)}, "2 to 200 classes with at least 8 sequences each, got '1 cl"),
         ({"labels": np.arange(300)}, "the smallest of 1"),
         ({"labels": np.zeros(5)}, "labels must be 300 numbers or words"),

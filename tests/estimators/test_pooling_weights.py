@@ -116,6 +116,38 @@ def test_the_objective_never_falls_and_is_what_it_says(kind):
         assert best.weights @ nearby @ best.weights < best.objective * (1 + 1e-6)
 
 
+@pytest.mark.parametrize("order", ["sorted", "mixed"])
+def test_products_that_stop_at_the_last_token_lose_nothing(order):
+    """Long, ragged sequences: Γ(u) as from the whole arrays, in whatever order they come."""
+    rng = np.random.default_rng(1)
+    N, L, d = 90, 130, 7
+    table = rng.standard_normal((50, d))
+    tokens, lengths = rng.integers(50, size=(N, L)), rng.integers(1, L + 1, size=N)
+    lengths[0] = L
+    data = as_sequences(tokens, table, lengths=lengths)
+    data = data.by_length() if order == "sorted" else data
+    assert (max(end for _, end in data.spans), len(data.spans) > 5) == (L, True)
+    present, T = data.mask, data.embed(slice(0, N))
+    T = (T - T.sum(0) / np.maximum(present.sum(0), 1)[:, None]) * present[..., None]
+    u = rng.standard_normal((d, 2))
+    gammas = cross_position_covariance(data, u)
+    P = np.einsum("ild,ds->sil", T, u)
+    assert_allclose(data.project(u), P, atol=1e-12)
+    counts = np.maximum(present.T.astype(float) @ present, 1)
+    direct = np.einsum("sil,sim->slm", P, P) / counts * (1 - np.eye(L))
+    assert_allclose(gammas, direct, atol=1e-12)
+    # The longest sequences are the first of the sorted ones, and none is cut.
+    wrong = sum(P[:, r, : end - 1].sum() for r, end in data.spans)
+    assert abs(wrong - P.sum()) > 1e-6
+    # More positions than 100: eigenvectors one by one, in single precision.
+    best = Search(data, rng).maximise()
+    gamma = cross_position_covariance(data, best.direction[:, None])[0]
+    assert best.objective == pytest.approx(np.linalg.eigvalsh(gamma)[-1], rel=1e-5)
+    plain = Search(data, rng).maximise(signed=False)
+    assert plain.weights.min() >= 0
+    assert plain.objective <= best.objective * (1 + 1e-5)
+
+
 def test_weights_without_signs_are_the_best_of_their_kind():
     rng = np.random.default_rng(0)
     tokens, table = draw(alternating_correlation(6, 5), 2.0, rng, d=12, V=40, N=300)

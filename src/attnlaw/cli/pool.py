@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from attnlaw.cli.options import json_option
-from attnlaw.cli.output import print_json, print_table, save_json, working
+from attnlaw.cli.output import print_json, print_table, progress_bar, save_json, working
 
 if TYPE_CHECKING:
     from attnlaw.diagnostics import PoolingAdvice
@@ -35,6 +35,13 @@ FILE = click.Path(path_type=Path)
     help="Folder for pool.png, pool.json and weights.npy, the recommended weights.",
 )
 @click.option("--folds", type=click.IntRange(2, 50), default=4, show_default=True)
+@click.option(
+    "--max-length",
+    type=click.IntRange(min=2),
+    default=512,
+    show_default=True,
+    help="Tokens at which longer sequences are cut.",
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @json_option
 def command(
@@ -45,6 +52,7 @@ def command(
     lengths: Path | None,
     out: Path | None,
     folds: int,
+    max_length: int,
     seed: int,
     as_json: bool,
 ) -> None:
@@ -58,7 +66,7 @@ def command(
 
     with working("reading the sequences"):
         read = read_sequences(data, tensor=tensor, table=table, labels=labels, lengths=lengths)
-    with working("comparing poolings"):
+    with progress_bar("comparing poolings", 100) as advance_to:
         advice = advise_pooling(
             read.sequences,
             table=read.table,
@@ -66,7 +74,9 @@ def command(
             mask=read.mask,
             lengths=read.lengths,
             n_folds=folds,
+            max_length=max_length,
             rng=seed,
+            progress=lambda share: advance_to(round(100 * share)),
         )
     if out is not None:
         import numpy as np

@@ -1,5 +1,6 @@
 """Which pooling to use on your own sequences, how sure that is, and what more data would bring."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ from attnlaw.diagnostics.coherence import Coherence, Spiked, measure_coherence
 from attnlaw.diagnostics.labelled import LabelledStudy
 from attnlaw.diagnostics.moments import Basis, covariance, independent_noise, position_means
 from attnlaw.diagnostics.noise import rank_groups
-from attnlaw.diagnostics.poolings import FIXED, Rows, pool_all, pooling_weights
-from attnlaw.diagnostics.verdicts import best_pooling, pooling_notes, pooling_verdict
+from attnlaw.diagnostics.poolings import FIXED, pool_all, pooling_weights
+from attnlaw.diagnostics.threads import Run, side_by_side
+from attnlaw.diagnostics.verdicts import best_pooling, cut_note, pooling_notes, pooling_verdict
 from attnlaw.estimators.outliers import outlier_test
 from attnlaw.estimators.sequences import Sequences, as_sequences
 
@@ -25,6 +27,7 @@ Choice = str | Floats  # a pooling, as `pooling_weights` takes it
 LEARNED_FROM = 3000  # sequences from which weights are learned without labels
 JUDGED_ON = 50_000  # sequences that are pooled and classified
 MOST_OUTLIERS = 50  # that are counted
+TRAINED, LEARNED, JUDGED = 0.15, 0.6, 0.8  # share of the work that is done by then, about
 
 
 def advise_pooling(
@@ -35,7 +38,9 @@ def advise_pooling(
     mask: Any = None,
     lengths: Any = None,
     n_folds: int = 4,
+    max_length: int = 512,
     rng: Random = 0,
+    progress: Callable[[float], None] | None = None,
 ) -> PoolingAdvice:
     """Rank poolings of your sequences, with labels or without.
 
@@ -51,8 +56,13 @@ def advise_pooling(
         Where tokens are, as for `attnlaw.estimators.pool_sequences`.
     n_folds : int
         Of the cross-validation.
+    max_length : int
+        Longer sequences are cut to so many tokens, the first ones (the last ones if padding comes
+        first), and a note says so. Time grows faster than the square of it.
     rng : Generator, int or None
         Draws halves, folds and subsets.
+    progress : callable or None
+        Called with the share of the work that is done, from 0 to 1.
 
     Returns
     -------
@@ -83,36 +93,26 @@ def advise_pooling(
     N, L, d = data.shape
     if N < 40 or L < 2 or d < 2:
         raise complain("sequences", "at least 40, of at least 2 tokens and dimensions", data.shape)
+    data, n_cut = _cut(data, count("max_length", max_length, at_least=2))
     generator = random_generator(rng)
     y = None if labels is None else _checked_labels(labels, N)
     if N > JUDGED_ON:
         rows = np.sort(generator.choice(N, JUDGED_ON, replace=False))
         data, y = data.take(rows), None if y is None else y[rows]
 
-    choices: dict[str, Choice] = {name: name for name in FIXED}
-    pooled = _pooled(data, choices)
     study = None
-    by_fold: dict[str, Floats] = {}
     if y is not None:
         folds = Folds.of(y, count("n_folds", n_folds, at_least=2), generator)
         study = LabelledStudy(data=data, folds=folds)
-        choices["trained"], by_fold = study.train(pooled["mean"])
-    coherence = measure_coherence(_some(data, generator), choices, generator)
-    choices["learned"] = coherence.weights
-    later = {name: choices[name] for name in choices if name not in FIXED}
-    pooled |= _pooled(data, {**later, **by_fold})
-    if study is not None:
-        for name in (*FIXED, "learned"):
-            study.judge(name, pooled[name])
-        study.judge_trained(pooled["trained"], pooled)
-
-    candidates = _candidates(data, choices, pooled, coherence, study, N, generator)
+    with side_by_side(d) as run:
+        candidates, coherence = _candidates(data, study, N, generator, run, progress)
     ranked_by = "snr" if study is None else "accuracy"
     candidates.sort(key=lambda candidate: getattr(candidate, ranked_by), reverse=True)
     best = best_pooling(candidates, ranked_by)
+    notes = pooling_notes(candidates, ranked_by, N, min(N, JUDGED_ON))
     return PoolingAdvice(
         n_samples=N,
-        length=L,
+        length=data.shape[1],
         dimension=d,
         classes=() if study is None else tuple(map(str, study.folds.classes)),
         ranked_by=ranked_by,
@@ -121,7 +121,7 @@ def advise_pooling(
         direction=coherence.direction,
         signal_power=coherence.power,
         correlation=coherence.correlation,
-        notes=pooling_notes(candidates, ranked_by, N, min(N, JUDGED_ON)),
+        notes=(*cut_note(n_cut, data.shape[1]), *notes),
         verdict=pooling_verdict(candidates, best, ranked_by),
     )
 
@@ -139,16 +139,23 @@ def _checked_labels(labels: ArrayLike, n: int) -> NDArray[np.generic]:
     return y
 
 
+def _cut(data: Sequences, length: int) -> tuple[Sequences, int]:
+    """Return the sequences with at most so many tokens, and how many were longer."""
+    cut = data.cut(length)
+    if cut is data:
+        return data, 0
+    if cut.mask is not None and not cut.mask.any(axis=1).all():
+        raise complain("max_length", "such that every sequence keeps a token", length)
+    if data.mask is None or cut.mask is None:
+        return cut, data.shape[0]
+    return cut, int(np.sum(data.mask.sum(axis=1) > cut.mask.sum(axis=1)))
+
+
 def _some(data: Sequences, rng: np.random.Generator) -> Sequences:
     n = data.shape[0]
     if n <= LEARNED_FROM:
         return data
     return data.take(np.sort(rng.choice(n, LEARNED_FROM, replace=False)))
-
-
-def _pooled(data: Sequences, choices: dict[str, Choice]) -> dict[str, Rows]:
-    L = data.shape[1]
-    return pool_all(data, {k: pooling_weights(w, L, data.mask) for k, w in choices.items()})
 
 
 def _coarse(variances: Floats) -> Floats:
@@ -160,61 +167,89 @@ def _coarse(variances: Floats) -> Floats:
 
 def _candidates(
     data: Sequences,
-    choices: dict[str, Choice],
-    pooled: dict[str, Rows],
-    coherence: Coherence,
     study: LabelledStudy | None,
     n_samples: int,
     rng: np.random.Generator,
-) -> list[PoolingCandidate]:
-    """Put together what is known of each pooling."""
+    run: Run,
+    progress: Callable[[float], None] | None,
+) -> tuple[list[PoolingCandidate], Coherence]:
+    """Find weights, judge them, and put together what is known of each pooling."""
     from scipy.special import ndtri
 
+    report = progress or (lambda share: None)
+
     L = data.shape[1]
-    one = float(ndtri(0.975))
-    together = float(ndtri(1 - 0.025 / (len(choices) - 1)))  # Bonferroni over the comparisons
+    choices: dict[str, Choice] = {name: name for name in FIXED}
+    by_fold: dict[str, Floats] = {}
+    if study is not None:
+        choices["trained"], by_fold = study.train(run)
+        report(TRAINED)
+    coherence = measure_coherence(_some(data, rng), choices, rng, run)
+    choices["learned"] = coherence.weights
+    report(LEARNED)
+    weights = {k: pooling_weights(w, L, data.mask) for k, w in {**choices, **by_fold}.items()}
+    pooled = pool_all(data, weights, run)
+    if study is not None:
+        study.judge(pooled, run)
+    report(JUDGED)
     means = position_means(data)
-    u, theta = coherence.direction, coherence.power
-    candidates = []
-    for name, choice in choices.items():
-        W = pooling_weights(choice, L, data.mask)
-        kappa = float(np.mean(np.sum(W**2, axis=-1)))
-        noise = Basis.of(independent_noise(data, means, W, rng))
-        spiked = Spiked(variances=noise.variances, shares=noise.components(u) ** 2)
-        snr, error = coherence.snr[name], coherence.snr_error[name]
-        gain, gain_error = coherence.gain[name], coherence.gain_error[name]
-        shown = pooling_weights(choice, L)
-        labelled: dict[str, Any] = {}
+    together = float(ndtri(1 - 0.025 / (len(choices) - 1)))  # Bonferroni over the comparisons
+
+    def candidate(name: str, own: np.random.Generator) -> PoolingCandidate:
+        noise = Basis.of(independent_noise(data, means, weights[name], own))
         if study is None:
-            S = covariance(pooled[name])
+            S, labelled = covariance(pooled[name]), {}
         else:
             S = study.judged[name].covariance
-            labelled = study.findings(name, pooled[name], noise, together, rng)
-        values = np.maximum(np.linalg.eigvalsh(S)[::-1], 0.0)
+            labelled = study.findings(name, pooled[name], noise, together, own)
+        eigenvalues = np.maximum(np.linalg.eigvalsh(S)[::-1], 0.0)
         found = outlier_test(
-            values,
+            eigenvalues,
             n_samples=len(pooled[name]),
             noise="spectrum",
             noise_spectrum=_coarse(noise.variances),
             level=0.01,
             max_signals=MOST_OUTLIERS,
         )
-        candidates.append(
-            PoolingCandidate(
-                name=name,
-                weights=shown,
-                effective_length=float(np.sum(shown**2) ** 2 / np.sum(shown**4)),
-                snr=snr,
-                snr_interval=(snr - one * error, snr + one * error),
-                snr_gain_interval=(gain - together * gain_error, gain + together * gain_error),
-                overlaps=tuple(  # the noise holds κθ of the signal's αθ already
-                    spiked.squared_overlap((snr - 1) * kappa * theta, k * n_samples)
-                    for k in MULTIPLES
-                ),
-                n_outliers=found.n_signals,
-                eigenvalues=values,
-                noise_spectrum=noise.variances[::-1],
-                **labelled,
-            )
+        shown = pooling_weights(choices[name], L)
+        return PoolingCandidate(
+            name=name,
+            weights=shown,
+            effective_length=float(np.sum(shown**2) ** 2 / np.sum(shown**4)),
+            **_coherent(name, coherence, weights[name], noise, n_samples, together),
+            n_outliers=found.n_signals,
+            eigenvalues=eigenvalues,
+            noise_spectrum=noise.variances[::-1],
+            **labelled,
         )
-    return candidates
+
+    candidates = []
+    for found in run(candidate, choices, rng.spawn(len(choices))):
+        candidates.append(found)
+        report(JUDGED + (1 - JUDGED) * len(candidates) / len(choices))
+    return candidates, coherence
+
+
+def _coherent(
+    name: str,
+    coherence: Coherence,
+    weights: Floats,
+    noise: Basis,
+    n_samples: int,
+    quantile: float,
+) -> dict[str, Any]:
+    """Return the fields of a candidate that come from coherence; gains at a normal quantile."""
+    from scipy.special import ndtri
+
+    kappa = float(np.mean(np.sum(weights**2, axis=-1)))
+    shares = noise.components(coherence.direction) ** 2
+    spiked = Spiked(variances=noise.variances, shares=shares)
+    snr, error = coherence.snr[name], float(ndtri(0.975)) * coherence.snr_error[name]
+    gain, gain_error = coherence.gain[name], quantile * coherence.gain_error[name]
+    strength = (snr - 1) * kappa * coherence.power  # the noise holds κθ of the signal's αθ already
+    return {
+        "snr": snr,
+        "snr_interval": (snr - error, snr + error),
+        "snr_gain_interval": (gain - gain_error, gain + gain_error),
+        "overlaps": tuple(spiked.squared_overlap(strength, k * n_samples) for k in MULTIPLES),
+    }

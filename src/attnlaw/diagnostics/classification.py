@@ -1,6 +1,8 @@
 """Accuracy of ridge classification on pooled sequences: measured on folds, and predicted."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +27,7 @@ RIDGES = (0.003, 0.03, 0.3, 3.0)
 """λ to choose from, in units of the mean variance of a pooled coordinate."""
 
 TRAINED_ON = 10_000  # sequences from which weights are trained on labels
+BLOCK_NUMBERS = 2**24  # of their projections, at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,10 +49,21 @@ class Folds:
             parts[rng.permutation(rows)] = np.arange(len(rows)) % n
         return Folds(classes=classes, labels=numbers.astype(np.intp), parts=parts, n=n)
 
-    @property
+    @cached_property
     def targets(self) -> Floats:
         """One column a class, 1 where a sequence belongs to it."""
         return np.eye(len(self.classes))[self.labels]
+
+    @cached_property
+    def order(self) -> NDArray[np.intp]:
+        """Sequences fold by fold."""
+        return np.argsort(self.parts, kind="stable")
+
+    @cached_property
+    def slices(self) -> list[slice]:
+        """Where each fold is in that order."""
+        ends = np.cumsum(np.bincount(self.parts, minlength=self.n))
+        return [slice(int(a), int(b)) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
 
 
 class Judged(NamedTuple):
@@ -66,25 +80,35 @@ def cross_validate(pooled: Rows, folds: Folds) -> Judged:
     Ridge regression of the class indicators on the pooled vectors, with an intercept; the largest
     answer wins. For each fold λ is the one of `RIDGES` that does best on the other folds.
     """
-    Y = folds.targets
-    X = pooled - pooled.mean(axis=0)
-    sums = [_sums(X[folds.parts == f], Y[folds.parts == f]) for f in range(folds.n)]
+    X, Y = _fold_by_fold(pooled, folds)
+    sums = [_sums(X[fold], Y[fold]) for fold in folds.slices]
     total = [sum(parts) for parts in zip(*sums, strict=True)]
     right = np.zeros((len(RIDGES), len(X)), dtype=bool)
-    for f in range(folds.n):
-        train = [whole - part for whole, part in zip(total, sums[f], strict=True)]
-        (test,) = np.nonzero(folds.parts == f)
-        for i, ridge in enumerate(RIDGES):
-            right[i, test] = _answers(train, ridge, X[test]) == folds.labels[test]
+    for fold, part in zip(folds.slices, sums, strict=True):
+        train = [whole - own for whole, own in zip(total, part, strict=True)]
+        answers = _answers(train, RIDGES, X[fold])
+        right[:, folds.order[fold]] = answers == folds.labels[folds.order[fold]]
     chosen = np.array([right[:, folds.parts != f].mean(axis=1).argmax() for f in range(folds.n)])
     return Judged(right[chosen[folds.parts], np.arange(len(X))], chosen, total[0] / len(X))
 
 
 def judge_fold(pooled: Rows, folds: Folds, fold: int, ridge: int) -> NDArray[np.bool_]:
     """Tell the same for one fold, pooled by weights trained on the others, with a given λ."""
-    X, test = pooled - pooled.mean(axis=0), folds.parts == fold
-    train = _sums(X[~test], folds.targets[~test])
-    return np.asarray(_answers(train, RIDGES[ridge], X[test]) == folds.labels[test])
+    X, Y = _fold_by_fold(pooled, folds)
+    test = folds.slices[fold]
+    before, after = slice(0, test.start), slice(test.stop, len(X))
+    train = [
+        a + b for a, b in zip(_sums(X[before], Y[before]), _sums(X[after], Y[after]), strict=True)
+    ]
+    (answers,) = _answers(train, (RIDGES[ridge],), X[test])
+    return np.asarray(answers == folds.labels[folds.order[test]])
+
+
+def _fold_by_fold(pooled: Rows, folds: Folds) -> tuple[Rows, Floats]:
+    """Return centred vectors and targets in the order of the folds, so that folds are slices."""
+    X = pooled[folds.order]
+    X -= X.mean(axis=0)
+    return X, folds.targets[folds.order]
 
 
 def _sums(X: Rows, Y: Floats) -> list[Any]:
@@ -93,19 +117,27 @@ def _sums(X: Rows, Y: Floats) -> list[Any]:
     return [XX, XY, X.sum(axis=0, dtype=np.float64), Y.sum(axis=0), float(len(X))]
 
 
-def _regression(sums: list[Any], ridge: float) -> tuple[Floats, Floats, Floats]:
-    """Return coefficients and the means of x and y."""
+def _regression(sums: list[Any], ridges: Sequence[float]) -> tuple[Floats, Floats, Floats]:
+    """Return coefficients for each λ, (d, K) after (λ,), and the means of x and y."""
     from scipy.linalg import cho_factor, cho_solve
 
     XX, XY, x, y, n = sums
     S, H = XX / n - np.outer(x, x) / n**2, XY / n - np.outer(x, y) / n**2
-    S[np.diag_indices_from(S)] += ridge * np.trace(S) / len(S) + 1e-12
-    return np.asarray(cho_solve(cho_factor(S, overwrite_a=True), H)), x / n, y / n
+    diagonal, scale = np.diag(S).copy(), np.trace(S) / len(S)
+    B = np.empty((len(ridges), *H.shape))
+    for i, ridge in enumerate(ridges):
+        S[np.diag_indices_from(S)] = diagonal + ridge * scale + 1e-12
+        B[i] = cho_solve(cho_factor(S, check_finite=False), H, check_finite=False)
+    return B, x / n, y / n
 
 
-def _answers(sums: list[Any], ridge: float, X: Rows) -> NDArray[np.intp]:
-    B, x, y = _regression(sums, ridge)
-    return np.asarray(((X - x.astype(np.float32)) @ B.astype(np.float32) + y).argmax(axis=1))
+def _answers(sums: list[Any], ridges: Sequence[float], X: Rows) -> NDArray[np.intp]:
+    """Return the class of each vector for each λ, (λ, n)."""
+    B, x, y = _regression(sums, ridges)
+    columns = np.concatenate(list(B), axis=1).astype(np.float32)  # (d, λK)
+    constant = y - x @ B  # (λ, K)
+    scores = (X @ columns).reshape(len(X), len(ridges), -1) + constant.astype(np.float32)
+    return np.asarray(scores.argmax(axis=2).T)
 
 
 def predicted_accuracy(
@@ -234,10 +266,17 @@ def trained_weights(
     Y = folds.targets - folds.targets[rows].mean(axis=0)
     S, h = np.zeros((L, L)), np.zeros(L)
     for ours, theirs in ((rows[::2], rows[1::2]), (rows[1::2], rows[::2])):
-        B, _, _ = _regression(_sums(pooled[ours], Y[ours]), 0.1)
-        P = data.take(theirs).project(B).astype(np.float64)  # (K, N/2, L)
-        S += np.einsum("kil,kim->lm", P, P, optimize=True)
-        h += np.einsum("kil,ik->l", P, Y[theirs], optimize=True)
+        (B,), _, _ = _regression(_sums(pooled[ours], Y[ours]), (0.1,))
+        theirs = theirs[np.argsort(-data.ends[theirs], kind="stable")]
+        half = data.take(theirs, once=True)
+        size = max(1, BLOCK_NUMBERS // (len(theirs) * L))
+        for start in range(0, B.shape[1], size):
+            columns = slice(start, start + size)
+            P = half.project(B[:, columns])  # (K, N/2, L)
+            h += np.einsum("kil,ik->l", P, Y[theirs, columns].astype(P.dtype))
+            for run, end in half.spans:
+                flat = P[:, run, :end].reshape(-1, end)
+                S[:end, :end] += flat.T @ flat
     n_columns = Y.shape[1]
     ridge = 1e-3 * np.trace(S) / L
     inverse = np.linalg.inv(S + ridge * np.eye(L))

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.diagnostics.poolings import pooling_weights
+from attnlaw.diagnostics.threads import Run
 from attnlaw.estimators.gain import learn_and_judge
 from attnlaw.estimators.pooling_weights import normalised
 from attnlaw.estimators.sequences import Sequences
@@ -31,7 +32,10 @@ class Coherence:
 
 
 def measure_coherence(
-    data: Sequences, choices: Mapping[str, str | Floats], rng: np.random.Generator
+    data: Sequences,
+    choices: Mapping[str, str | Floats],
+    rng: np.random.Generator,
+    run: Run = map,
 ) -> Coherence:
     """Learn weights and direction from halves of the sequences, and judge each on the other.
 
@@ -42,6 +46,8 @@ def measure_coherence(
         Poolings to judge beside the learned one, as `pooling_weights` takes them; "mean" is among
         them.
     rng : Generator
+    run : callable
+        `map`, or that of an executor with several threads.
 
     Notes
     -----
@@ -57,7 +63,7 @@ def measure_coherence(
     """
     N, L, _ = data.shape
     halves = [data.take(np.sort(rows)) for rows in np.array_split(rng.permutation(N), 2)]
-    learned = learn_and_judge(data, halves, rng)
+    learned = learn_and_judge(data, halves, rng, run=run)
     best, fits, power = learned.best, learned.fits, learned.power.value
     gamma = np.zeros((L, L))
     kept: dict[str, list[Floats]] = {name: [] for name in (*choices, "learned")}

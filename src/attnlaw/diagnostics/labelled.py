@@ -18,7 +18,8 @@ from attnlaw.diagnostics.classification import (
     trained_weights,
 )
 from attnlaw.diagnostics.moments import Basis, covariance
-from attnlaw.diagnostics.poolings import Rows
+from attnlaw.diagnostics.poolings import Rows, pooling_weights
+from attnlaw.diagnostics.threads import Run
 from attnlaw.estimators.sequences import Sequences
 
 __all__ = ["LabelledStudy"]
@@ -36,26 +37,37 @@ class LabelledStudy:
     folds: Folds
     judged: dict[str, Judged] = field(default_factory=dict)
 
-    def judge(self, name: str, pooled: Rows) -> None:
-        """Cross-validate a pooling that knows nothing of the labels."""
-        self.judged[name] = cross_validate(pooled, self.folds)
-
-    def train(self, mean_pooled: Rows) -> tuple[Floats, dict[str, Floats]]:
+    def train(self, run: Run) -> tuple[Floats, dict[str, Floats]]:
         """Train weights on all labels, and on those of all folds but one, by its number."""
         data, folds = self.data, self.folds
-        by_fold = {
-            str(f): trained_weights(data, mean_pooled, folds, held_out=f) for f in range(folds.n)
-        }
-        return trained_weights(data, mean_pooled, folds), by_fold
+        pooled = data.pool(pooling_weights("mean", data.shape[1], data.mask))
+        pooled = pooled.astype(np.float32, copy=False)
 
-    def judge_trained(self, pooled: Rows, by_fold: Mapping[str, Rows]) -> None:
-        """Judge each fold by the weights trained without it; λ as for the mean."""
-        right = np.zeros(len(self.folds.labels), dtype=bool)
+        def train(held_out: int | None) -> Floats:
+            return trained_weights(data, pooled, folds, held_out)
+
+        trained, *by_fold = run(train, (None, *range(folds.n)))
+        return trained, {str(f): weights for f, weights in enumerate(by_fold)}
+
+    def judge(self, pooled: Mapping[str, Rows], run: Run) -> None:
+        """Cross-validate poolings that know nothing of the labels, and the trained one.
+
+        Each fold of the trained pooling is judged by the weights trained without it, under the
+        fold's number; λ as for the mean.
+        """
+        folds = self.folds
+        plain = [name for name in pooled if name != "trained" and not name.isdigit()]
+        judged = run(lambda name: cross_validate(pooled[name], folds), plain)
+        self.judged.update(zip(plain, judged, strict=True))
         ridges = self.judged["mean"].ridges
-        for f in range(self.folds.n):
-            fold = self.folds.parts == f
-            right[fold] = judge_fold(by_fold[str(f)], self.folds, f, int(ridges[f]))
-        self.judged["trained"] = Judged(right, ridges, covariance(pooled))
+        right = np.zeros(len(folds.labels), dtype=bool)
+
+        def judge(f: int) -> NDArray[np.bool_]:
+            return judge_fold(pooled[str(f)], folds, f, int(ridges[f]))
+
+        for fold, own in zip(folds.slices, run(judge, range(folds.n)), strict=True):
+            right[folds.order[fold]] = own
+        self.judged["trained"] = Judged(right, ridges, covariance(pooled["trained"]))
 
     def findings(
         self, name: str, pooled: Rows, noise: Basis, quantile: float, rng: np.random.Generator

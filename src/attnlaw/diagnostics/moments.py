@@ -12,8 +12,9 @@ __all__ = ["Basis", "covariance", "independent_noise", "position_means"]
 Floats = NDArray[np.float64]
 
 MOST_TOKENS = 100_000  # laid out for a covariance; more would not change it
-MOST_IDS = 400_000  # looked up for one: they are cheaper
+MOST_WORDS = 20  # rows of a table that enter one, a dimension; the rarer are drawn
 BLOCK_NUMBERS = 2**22
+MOST_CELLS = 2**24  # pairs of position and word counted at a time
 
 
 class Basis(NamedTuple):
@@ -60,13 +61,19 @@ def independent_noise(
     weights : array of shape (L,) or (N, L)
         w.
     rng : Generator
-        Draws the sequences that are looked at, when there are many.
+        Draws the sequences that are looked at, when there are many; of words of a table, the rare.
 
     Returns
     -------
     array of shape (d, d)
         E Σ_l w_l² (T_l−M_l)(T_l−M_l)ᵀ: κΣ in the letters of the theory, without assuming that all
         positions vary alike.
+
+    Notes
+    -----
+    Words of a table enter with the mass that they have in all sequences. Where many words occur,
+    those with a mass m_v below some c enter with probability m_v/c and then with mass c, so that
+    about 20 d of them do: no bias, and the frequent ones, which matter, are exact.
 
     Examples
     --------
@@ -79,40 +86,78 @@ def independent_noise(
     array([[0.5]])
     """
     N, L, d = data.shape
-    most = MOST_IDS if isinstance(data, TokenSequences) else MOST_TOKENS
-    if most < N * L:
-        rows = np.sort(rng.choice(N, max(1, most // L), replace=False))
+    if not isinstance(data, TokenSequences) and N * L > MOST_TOKENS:
+        rows = np.sort(rng.choice(N, max(1, MOST_TOKENS // L), replace=False))
         data, weights = data.take(rows), weights if weights.ndim == 1 else weights[rows]
         N = len(rows)
     squares = np.broadcast_to(weights, (N, L)).astype(np.float32) ** 2
     if data.mask is not None:
-        squares = squares * data.mask
+        squares *= data.mask
     if isinstance(data, TokenSequences):
-        mass = np.bincount(data.tokens.ravel(), squares.ravel(), minlength=len(data.table))
-        (used,) = np.nonzero(mass)
-        E = data.table[used] * np.sqrt(mass[used, None]).astype(data.table.dtype)
-        E = E.astype(np.float32, copy=False)
-        second = (E.T @ E).astype(np.float64)
+        second, sums, masses = _word_moments(data, squares, rng)
     else:
         second = np.zeros((d, d))
         for start in range(0, N, size := max(1, BLOCK_NUMBERS // (L * d))):
             block = slice(start, min(start + size, N))
             T = (data.embed(block) * np.sqrt(squares[block])[:, :, None]).reshape(-1, d)
             second += (T.T @ T).astype(np.float64)
-    cross = _sums(data, squares).T @ means
-    masses = squares.sum(axis=0, dtype=np.float64)
+        sums, masses = _sums(data, squares), squares.sum(axis=0, dtype=np.float64)
+    cross = sums.T @ means
     return np.asarray(second - cross - cross.T + (means.T * masses) @ means) / N
+
+
+def _word_moments(
+    data: TokenSequences, squares: NDArray[np.float32], rng: np.random.Generator
+) -> tuple[Floats, Floats, Floats]:
+    """Σ w² T Tᵀ, Σ_i w_il² T_il and Σ_i w_il², from about 20 words a dimension."""
+    L, d = data.shape[1:]
+    tokens, positions = data.occurrences
+    w2 = (squares.ravel() if data.mask is None else squares[data.mask]).astype(np.float64)
+    mass: Floats = np.bincount(tokens, w2, minlength=len(data.table)).astype(np.float64)
+    factors = _drawn(mass, max(MOST_WORDS * d, 2000), rng)
+    (used,) = np.nonzero(factors)
+    E = data.table[used].astype(np.float32, copy=False)
+    places = np.zeros(len(mass), dtype=np.intp)
+    places[used] = np.arange(len(used))
+    w2 *= factors[tokens]
+    cells = np.bincount(positions * len(used) + places[tokens], w2, L * len(used)).reshape(L, -1)
+    sums, masses = (cells.astype(np.float32) @ E).astype(np.float64), cells.sum(axis=1)
+    E *= np.sqrt((mass * factors)[used, None]).astype(np.float32)
+    return (E.T @ E).astype(np.float64), sums, masses
+
+
+def _drawn(mass: Floats, n: int, rng: np.random.Generator) -> Floats:
+    """Draw about n words: one over the probability of each that is taken, 0 for the others."""
+    if np.count_nonzero(mass) <= n:
+        return (mass > 0).astype(np.float64)
+    falling = np.sort(mass)[::-1]
+    rest = np.cumsum(falling[::-1])[::-1]
+    # With the k heaviest taken for sure, c = (mass of the rest)/(places left); the first k for
+    # which the next is no heavier than that.
+    c = rest[:n] / (n - np.arange(n))
+    chances = np.minimum(mass / c[np.argmax(falling[:n] <= c)], 1.0)
+    # Every place where the running sum of chances, in random order, passes a whole number: the
+    # chances are as wanted, and the mass that is taken is the same whatever is drawn.
+    order = rng.permutation(len(mass))
+    steps = np.floor(np.cumsum(chances[order]) + rng.random())
+    factors = np.zeros(len(mass))
+    taken = order[np.diff(steps, prepend=0.0) > 0]
+    factors[taken] = 1 / chances[taken]
+    return factors
 
 
 def _sums(data: Sequences, weights: NDArray[np.float32]) -> Floats:
     """Σ_i w_il T_il, shape (L, d); weights are 0 where there is no token."""
     N, L, d = data.shape
+    sums = np.zeros((L, d))
     if isinstance(data, TokenSequences):
         V = len(data.table)
-        cells = data.tokens + V * np.arange(L)
-        mass = np.bincount(cells.ravel(), weights.ravel(), minlength=L * V).reshape(L, V)
-        return np.asarray(mass.astype(data.table.dtype) @ data.table, dtype=np.float64)
-    sums = np.zeros((L, d))
+        for start in range(0, L, size := max(1, MOST_CELLS // V)):
+            some = slice(start, min(start + size, L))
+            cells = data.tokens[:, some] + V * np.arange(some.stop - start)
+            mass = np.bincount(cells.ravel(), weights[:, some].ravel(), (some.stop - start) * V)
+            sums[some] = mass.reshape(-1, V).astype(data.table.dtype) @ data.table
+        return sums
     for start in range(0, N, size := max(1, BLOCK_NUMBERS // (L * d))):
         rows = slice(start, min(start + size, N))
         sums += np.einsum("il,ild->ld", weights[rows], data.embed(rows), dtype=np.float64)

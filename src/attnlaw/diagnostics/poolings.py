@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnlaw.diagnostics.threads import Run
 from attnlaw.estimators.pooling import position_weights
 from attnlaw.estimators.sequences import Sequences
 
@@ -15,8 +16,6 @@ Rows = NDArray[np.float32]
 
 FIXED = ("mean", "last", "late", "causal")
 """Poolings that need no data: all tokens alike, the last, later ones more, causal attention."""
-
-BLOCK_NUMBERS = 2**22
 
 
 def pooling_weights(
@@ -52,27 +51,24 @@ def pooling_weights(
     return np.asarray(ranks / ranks.sum(axis=1, keepdims=True))
 
 
-def pool_all(data: Sequences, weights: Mapping[str, Floats]) -> dict[str, Rows]:
+def pool_all(
+    data: Sequences,
+    weights: Mapping[str, Floats],
+    run: Run = map,
+) -> dict[str, Rows]:
     """Pool the sequences by several weights at once; tokens are laid out only once.
 
     Parameters
     ----------
     data : Sequences
     weights : dict of arrays of shape (L,) or (N, L)
+    run : callable
+        `map`, or that of an executor with several threads.
 
     Returns
     -------
     dict of arrays of shape (N, d)
         In float32, under the same names.
     """
-    N, L, d = data.shape
-    pooled = np.empty((len(weights), N, d), dtype=np.float32)
-    all_weights = [np.asarray(w, dtype=np.float32) for w in weights.values()]
-    size = max(1, BLOCK_NUMBERS // (L * d))
-    for start in range(0, N, size):
-        rows = slice(start, min(start + size, N))
-        T = data.embed(rows).astype(np.float32, copy=False)
-        shape = (len(T), L)
-        W = [np.broadcast_to(w if w.ndim == 1 else w[rows], shape) for w in all_weights]
-        pooled[:, rows] = np.matmul(np.stack(W, axis=1), T).swapaxes(0, 1)
+    pooled = data.pool_many(list(weights.values()), run)
     return dict(zip(weights, pooled, strict=True))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from attnlaw.diagnostics.candidates import PoolingCandidate
 
-__all__ = ["best_pooling", "pooling_notes", "pooling_verdict"]
+__all__ = ["best_pooling", "cut_note", "pooling_notes", "pooling_verdict"]
 
 Candidates = Sequence[PoolingCandidate]
 
@@ -96,6 +96,16 @@ def pooling_notes(
                     f"{100 * excess:.1f} points of predicted accuracy."
                 )
     return tuple(notes)
+
+
+def cut_note(n_cut: int, length: int) -> tuple[str, ...]:
+    """Say how many sequences were cut to a length, if any were."""
+    if n_cut == 0:
+        return ()
+    return (
+        f"{n_cut} sequences have more than {length} tokens; of them only {length} were looked at, "
+        "and what is last or late is so among these.",
+    )
 
 
 def _gain(candidate: PoolingCandidate, ranked_by: str) -> tuple[float, float]:

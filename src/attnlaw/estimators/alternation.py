@@ -31,6 +31,7 @@ NONNEGATIVE_STEPS = 50  # for weights that must not be negative, in each turn
 AGREEING = 3  # starts that reach the same optimum before it is believed to be the best
 EXPLORED = 2**17  # tokens on which many starts are tried; all are used in the end
 TRACE_NUMBERS = 2**25  # of embeddings from which τ is computed
+FEW_POSITIONS = 100  # all eigenvectors of so few cost little more than one
 PAIRWISE_PRODUCTS = 2e10  # spent on comparing positions pair by pair
 
 
@@ -50,14 +51,19 @@ def hollow(matrices: Floats) -> Floats:
 def cross_position_covariance(data: Sequences, directions: Floats) -> Floats:
     """Return the hollow Γ(u) for each column u of `directions`: (d, S) to (S, L, L)."""
     P = data.project(directions)
-    products = (np.swapaxes(P, 1, 2) @ P).astype(np.float64)
-    return hollow(products / np.maximum(data.pair_counts, 1))
+    products = np.zeros((len(P), P.shape[2], P.shape[2]))
+    for rows, end in data.spans:
+        part = P[:, rows, :end]
+        products[:, :end, :end] += np.swapaxes(part, 1, 2) @ part
+    products /= np.maximum(data.pair_counts, 1)
+    return hollow(products)
 
 
 class Search:
     """The search for the maximum of J(w, u) over unit weights and directions."""
 
     def __init__(self, data: Sequences, rng: np.random.Generator) -> None:
+        data = data.by_length()
         self._data, self._rng = data, rng
         self._few = data.some(max(1024, EXPLORED // data.shape[1]), rng)
 
@@ -165,26 +171,45 @@ def _turn(data: Sequences, W: Floats, U: Floats, signed: bool) -> tuple[Floats, 
     """Improve the directions for these weights, then the weights for those directions."""
     U = _leading_directions(data, W, U)
     gamma = cross_position_covariance(data, U)
-    values, vectors = np.linalg.eigh(gamma)
+    leading = _leading_weights(gamma)
     if signed:
-        return vectors[:, :, -1], U, values[:, -1]
+        return leading, U, np.einsum("si,sij,sj->s", leading, gamma, leading, optimize=True)
     # With M = Γ + shift positive semi-definite, w ← (Mw)₊/‖(Mw)₊‖ never lowers wᵀΓw. The two
     # signs of the top eigenvector, cut to what is positive, are tried beside the present w.
-    shift = np.maximum(-values[:, :1], 0)
-    tried = [_without_signs(w) for w in (vectors[:, :, -1], -vectors[:, :, -1], W)]
-    found = []
-    for w in tried:
-        for _ in range(NONNEGATIVE_STEPS):
-            w = _without_signs(np.einsum("sij,sj->si", gamma, w) + shift * w)
-        found.append(w)
-    each = np.stack(found)  # (3, S, L)
-    J = np.einsum("ksi,sij,ksj->ks", each, gamma, each)
-    best = np.argmax(J, axis=0)
-    return each[best, np.arange(len(W))], U, J.max(axis=0)
+    each = np.stack([_without_signs(w) for w in (leading, -leading, W)], axis=2)  # (S, L, 3)
+    shift = np.maximum(-_lowest(gamma), 0)[:, None, None]
+    for _ in range(NONNEGATIVE_STEPS):
+        each = _without_signs(gamma @ each + shift * each)
+    J = np.sum(each * (gamma @ each), axis=1)
+    best = np.argmax(J, axis=1)
+    return each[np.arange(len(W)), :, best], U, J.max(axis=1)
+
+
+def _leading_weights(gamma: Floats) -> Floats:
+    """Return the top eigenvector of each matrix: (S, L, L) to (S, L)."""
+    L = gamma.shape[-1]
+    if L <= FEW_POSITIONS:
+        return np.asarray(np.linalg.eigh(gamma)[1][:, :, -1])
+    from scipy.linalg import eigh
+
+    single, last = gamma.astype(np.float32), [L - 1, L - 1]  # projections are no preciser
+    found = [eigh(M, subset_by_index=last, check_finite=False)[1][:, 0] for M in single]
+    return np.stack(found).astype(np.float64)
+
+
+def _lowest(gamma: Floats) -> Floats:
+    """Return the lowest eigenvalue of each matrix, or a little less: (S,)."""
+    if gamma.shape[-1] <= FEW_POSITIONS:
+        return np.asarray(np.linalg.eigvalsh(gamma)[:, 0])
+    from scipy.linalg import eigvalsh
+
+    single = gamma.astype(np.float32)
+    values = [eigvalsh(M, subset_by_index=[0, 0], check_finite=False) for M in single]
+    return np.concatenate(values).astype(np.float64) * (1 + 1e-5)
 
 
 def _without_signs(W: Floats) -> Floats:
-    """Return the positive part of each row, normalised; equal weights where there is none."""
+    """Return positive parts, normalised along axis 1; equal weights where there is none."""
     W = np.maximum(W, 0)
     W = np.where(W.any(axis=1, keepdims=True), W, 1.0)
     return np.asarray(W / np.linalg.norm(W, axis=1, keepdims=True))
@@ -193,10 +218,13 @@ def _without_signs(W: Floats) -> Floats:
 def _leading_directions(data: Sequences, W: Floats, U: Floats) -> Floats:
     """Lanczos for the top eigenvectors of the S(w), each from its own column of U."""
     A = hollow(W[:, :, None] * W[:, None, :]) / np.maximum(data.pair_counts, 1)
+    A = A.astype(data.dtype, copy=False)
 
     def product(V: Floats) -> Floats:
         P = data.project(V)
-        return data.backproject(P @ A.astype(P.dtype))  # S(w) v = Σ_il (P A)_il T_il
+        for rows, end in data.spans:  # beyond the last token P is 0, and of no use
+            P[:, rows, :end] = P[:, rows, :end] @ A[:, :end, :end]
+        return data.backproject(P)  # S(w) v = Σ_il (P A)_il T_il
 
     steps = min(KRYLOV_STEPS, data.shape[2])
     basis = [U / np.linalg.norm(U, axis=0)]
@@ -224,7 +252,8 @@ def _traces(data: Sequences) -> Floats:
     L = data.shape[1]
     total = np.zeros((L, L))
     for T in data.centred_blocks():
-        total += np.matmul(T, np.swapaxes(T, 1, 2)).sum(axis=0, dtype=np.float64)
+        end = T.shape[1]
+        total[:end, :end] += np.matmul(T, np.swapaxes(T, 1, 2)).sum(axis=0, dtype=np.float64)
     return hollow(total / np.maximum(data.pair_counts, 1))
 
 
@@ -236,12 +265,15 @@ def _squared_norms(data: Sequences, rng: np.random.Generator) -> Floats:
     """
     _, L, d = data.shape
     few = data.some(max(256, int(np.sqrt(PAIRWISE_PRODUCTS / (L * d)))), rng)
-    n = few.shape[0]
-    T = np.concatenate(list(few.centred_blocks())).swapaxes(0, 1).astype(np.float32)
+    n, done = few.shape[0], 0
+    T = np.zeros((L, n, d), dtype=np.float32)
+    for block in few.centred_blocks():
+        T[: block.shape[1], done : done + len(block)] = block.swapaxes(0, 1)
+        done += len(block)
     total = np.zeros((L, L))
-    block = max(1, int(2**22 / (L * n)))
-    for start in range(0, n, block):
-        stop = min(start + block, n)
+    size = max(1, int(2**22 / (L * n)))
+    for start in range(0, n, size):
+        stop = min(start + size, n)
         K = np.matmul(T[:, start:stop], np.swapaxes(T, 1, 2))
         K[:, np.arange(stop - start), np.arange(start, stop)] = 0
         K = K.reshape(L, -1)

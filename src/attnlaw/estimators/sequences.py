@@ -1,123 +1,19 @@
-r"""Token sequences as a linear map: all that learning needs are two products with them.
-
-For T of shape (N, L, d), centred at every position, everything in this package goes through
-
-    project:      v ∈ R^d      ↦  p_il = T_il·v
-    backproject:  q ∈ R^(N×L)  ↦  Σ_il q_il T_il
-
-so that nothing of the size of a covariance of positions and dimensions is ever formed. With a
-table of embeddings, p_il = (E v)[token(i,l)] costs one product with the tokens that occur and a
-look-up, however long the sequences are.
-"""
+"""What users give as sequences: embeddings, or tokens with their table."""
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._validation import complain
+from attnlaw.estimators.sequence_map import BLOCK_NUMBERS, Floats, Sequences
 
 __all__ = ["EmbeddedSequences", "Sequences", "TokenSequences", "as_sequences"]
 
-Floats = NDArray[Any]  # float32 stays float32
-BLOCK_NUMBERS = 2**20  # of embeddings laid out at a time
 COPY_BYTES = 2**28  # of embeddings that may be copied
-
-
-class Sequences:
-    """N sequences of L tokens in R^d, some of which may be missing."""
-
-    shape: tuple[int, int, int]  # N, L, d
-    mask: NDArray[np.bool_] | None  # (N, L): True where there is a token; None: everywhere
-
-    @property
-    def pair_counts(self) -> NDArray[np.float64]:
-        """Number of sequences that have a token at both positions, shape (L, L)."""
-        N, L, _ = self.shape
-        if self.mask is None:
-            return np.full((L, L), float(N))
-        present = self.mask.astype(np.float32)
-        return np.asarray(present.T @ present, dtype=np.float64)
-
-    def project(self, directions: Floats) -> Floats:
-        """Return T_il·v for each column v, centred at each position: (d, S) to (S, N, L)."""
-        P = self._centre(self._project(directions.astype(self._dtype, copy=False)))
-        return np.ascontiguousarray(np.moveaxis(P, 2, 0))
-
-    def backproject(self, coefficients: Floats) -> NDArray[np.float64]:
-        """Return Σ_il q_il T_il, T centred at each position: (S, N, L) to (d, S)."""
-        Q = np.ascontiguousarray(np.moveaxis(coefficients, 0, 2), dtype=self._dtype)
-        return self._backproject(self._centre(Q)).astype(np.float64)
-
-    def means(self) -> NDArray[np.float64]:
-        """Mean token at each position, shape (L, d)."""
-        total = np.zeros(self.shape[1:])
-        for rows in self._blocks():
-            total += self.embed(rows).sum(axis=0, dtype=np.float64)
-        return np.asarray(total / np.maximum(np.diag(self.pair_counts), 1)[:, None])
-
-    def centred_blocks(self) -> Iterator[Floats]:
-        """Yield the sequences a few at a time, centred, zero where there is no token."""
-        means = self.means().astype(self._dtype)
-        for rows in self._blocks():
-            T = self.embed(rows) - means
-            if self.mask is not None:
-                T *= self.mask[rows][:, :, None]
-            yield T
-
-    def total_variance(self) -> float:
-        """Trace of the tokens' covariance, averaged over positions."""
-        squares = sum(float(np.vdot(T, T).real) for T in self.centred_blocks())
-        return squares / max(float(np.trace(self.pair_counts)), 1.0)
-
-    def pool(self, weights: NDArray[np.float64]) -> Floats:
-        """Return Σ_l w_il T_il, not centred, for weights of shape (L,) or (N, L): (N, d)."""
-        N, _, d = self.shape
-        pooled = np.empty((N, d), dtype=self._dtype)
-        w = weights.astype(self._dtype)
-        for rows in self._blocks():
-            each = w if w.ndim == 1 else w[rows][:, None, :]
-            pooled[rows] = (each @ self.embed(rows)).reshape(-1, d)
-        return pooled
-
-    def some(self, n: int, rng: np.random.Generator) -> "Sequences":
-        """Return n of the sequences, drawn at random; all if there are no more."""
-        N = self.shape[0]
-        return self if n >= N else self.take(np.sort(rng.choice(N, n, replace=False)))
-
-    def take(self, rows: NDArray[np.intp]) -> "Sequences":
-        """Return some of the sequences, as a copy."""
-        raise NotImplementedError
-
-    def embed(self, rows: slice) -> Floats:
-        """Return T for some of the sequences, zero where there is no token: (n, L, d)."""
-        raise NotImplementedError
-
-    def _project(self, directions: Floats) -> Floats:
-        raise NotImplementedError
-
-    def _backproject(self, coefficients: Floats) -> Floats:
-        raise NotImplementedError
-
-    _dtype: np.dtype[Any]
-
-    def _blocks(self) -> Iterator[slice]:
-        N, L, d = self.shape
-        size = max(1, BLOCK_NUMBERS // (L * d))
-        for start in range(0, N, size):
-            yield slice(start, min(start + size, N))
-
-    def _centre(self, P: Floats) -> Floats:
-        """Subtract the mean over the sequences that have a token; zero where there is none."""
-        if self.mask is None:
-            P -= P.mean(axis=0)
-            return P
-        present = self.mask[:, :, None]
-        P = np.where(present, P, 0)
-        P -= P.sum(axis=0) / np.maximum(self.mask.sum(axis=0), 1)[:, None].astype(P.dtype)
-        P *= present
-        return P
+NEARLY_ALL = 0.8  # of a table in use: the rest is not worth a copy
 
 
 class EmbeddedSequences(Sequences):
@@ -135,19 +31,24 @@ class EmbeddedSequences(Sequences):
         N, L, d = embeddings.shape
         self.shape = (N if index is None else len(index), L, d)
         self.mask = mask
-        self._dtype = embeddings.dtype
+        self.dtype = embeddings.dtype
         self._embeddings = embeddings
         self._index = index
         whole = index is None and mask is None and embeddings.flags.c_contiguous
         self._rows = embeddings.reshape(N * L, d) if whole else None
 
-    def take(self, rows: NDArray[np.intp]) -> "EmbeddedSequences":
+    def take(self, rows: NDArray[np.intp], *, once: bool = False) -> "EmbeddedSequences":
         """Return some of the sequences; a copy if they are few."""
+        del once
         mask = None if self.mask is None else self.mask[rows]
         index = rows if self._index is None else self._index[rows]
         if len(rows) * self._embeddings[0].nbytes <= COPY_BYTES:
             return EmbeddedSequences(self._embeddings[index], mask)
         return EmbeddedSequences(self._embeddings, mask, index)
+
+    def _positions(self, positions: slice) -> "EmbeddedSequences":
+        mask = None if self.mask is None else self.mask[:, positions]
+        return EmbeddedSequences(self._embeddings[:, positions], mask, self._index)
 
     def embed(self, rows: slice) -> Floats:
         """Return T for some of the sequences, zero where there is no token: (n, L, d)."""
@@ -157,82 +58,125 @@ class EmbeddedSequences(Sequences):
     def _project(self, directions: Floats) -> Floats:
         N, L, d = self.shape
         if self._rows is not None:
-            return (self._rows @ directions).reshape(N, L, -1)
-        P = np.empty((N, L, directions.shape[1]), dtype=self._dtype)
+            return np.asarray(directions.T @ self._rows.T).reshape(-1, N, L)
+        P = np.empty((directions.shape[1], N, L), dtype=self.dtype)
         for rows in self._blocks():
             T = self.embed(rows)
-            P[rows] = (T.reshape(-1, d) @ directions).reshape(len(T), L, -1)
+            P[:, rows] = (directions.T @ T.reshape(-1, d).T).reshape(-1, len(T), L)
         return P
 
     def _backproject(self, coefficients: Floats) -> Floats:
-        d, S = self.shape[2], coefficients.shape[2]
+        d, S = self.shape[2], len(coefficients)
         if self._rows is not None:
-            return np.asarray((coefficients.reshape(-1, S).T @ self._rows).T)
+            return np.asarray((coefficients.reshape(S, -1) @ self._rows).T)
         total = np.zeros((S, d))
         for rows in self._blocks():
-            total += coefficients[rows].reshape(-1, S).T @ self.embed(rows).reshape(-1, d)
+            total += coefficients[:, rows].reshape(S, -1) @ self.embed(rows).reshape(-1, d)
         return total.T
 
 
 class TokenSequences(Sequences):
-    """Sequences given as rows of a table, shape (N, L); only the rows that occur are kept."""
+    """Sequences given as rows of a table, shape (N, L); rows that do not occur are left out."""
 
     def __init__(
-        self, tokens: NDArray[Any], table: Floats, mask: NDArray[np.bool_] | None
+        self,
+        tokens: NDArray[Any],
+        table: Floats,
+        mask: NDArray[np.bool_] | None,
+        *,
+        kept_from: float = 1.0,  # share of the table in use, from which all of it is kept
     ) -> None:
-        from scipy.sparse import csr_array
-
         if mask is not None:
             tokens = np.where(mask, tokens, tokens[mask][0])  # padding may hold anything
-        used, places = np.unique(tokens, return_inverse=True)
+        if kept_from > 0:
+            occurs = np.zeros(len(table), dtype=bool)
+            occurs[tokens] = True
+            (used,) = np.nonzero(occurs)
+            if len(used) < kept_from * len(table):
+                places = np.empty(len(table), dtype=np.intp)
+                places[used] = np.arange(len(used))
+                tokens, table = places[tokens], table[used]
         self.shape = (*tokens.shape, table.shape[1])
-        self.mask, self._dtype = mask, table.dtype
-        self._tokens = places.reshape(tokens.shape)
-        self._table = np.ascontiguousarray(table[used])
-        n = tokens.size
-        self._indicator = csr_array(
-            (np.ones(n, dtype=table.dtype), self._tokens.ravel(), np.arange(n + 1)),
-            shape=(n, len(used)),
-        ).T
+        self.mask, self.dtype = mask, table.dtype
+        self._tokens = tokens.astype(np.intp, copy=False)
+        self._table = np.ascontiguousarray(table)
+
+    @cached_property
+    def _indicator(self) -> Any:
+        from scipy.sparse import csr_array
+
+        n = self._tokens.size
+        kind = np.int32 if n < 2**31 else np.int64
+        ones, ends = np.ones(n, dtype=self.dtype), np.arange(n + 1, dtype=kind)
+        each = self._tokens.ravel().astype(kind)
+        return csr_array((ones, each, ends), shape=(n, len(self._table))).T
 
     @property
     def tokens(self) -> NDArray[np.intp]:
         """Rows of `table`, (N, L); arbitrary where there is no token."""
         return self._tokens
 
+    @cached_property
+    def occurrences(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Row of `table` and position of every token that is there."""
+        if self.mask is None:
+            return self._tokens.ravel(), np.tile(np.arange(self.shape[1]), self.shape[0])
+        return self._tokens[self.mask], np.nonzero(self.mask)[1]
+
     @property
     def table(self) -> Floats:
-        """Embeddings of the tokens that occur."""
+        """Embeddings of the tokens, of hardly more than occur."""
         return self._table
 
-    def take(self, rows: NDArray[np.intp]) -> "TokenSequences":
+    def take(self, rows: NDArray[np.intp], *, once: bool = False) -> "TokenSequences":
         """Return some of the sequences, with the tokens that occur in them."""
         mask = None if self.mask is None else self.mask[rows]
-        return TokenSequences(self._tokens[rows], self._table, mask)
+        kept_from = 0.0 if once else NEARLY_ALL
+        return TokenSequences(self._tokens[rows], self._table, mask, kept_from=kept_from)
+
+    def _positions(self, positions: slice) -> "TokenSequences":
+        mask = None if self.mask is None else self.mask[:, positions]
+        return TokenSequences(self._tokens[:, positions], self._table, mask)
 
     def embed(self, rows: slice) -> Floats:
         """Return T for some of the sequences, zero where there is no token: (n, L, d)."""
-        T = self._table[self._tokens[rows]]
-        return T if self.mask is None else T * self.mask[rows][:, :, None]
+        T = np.take(self._table, self._tokens[rows], axis=0)
+        if self.mask is not None:
+            T *= self.mask[rows][:, :, None]
+        return T
 
     def pool(self, weights: NDArray[np.float64]) -> Floats:
         """Return Σ_l w_il T_il as one product of a sparse matrix with the table."""
         from scipy.sparse import csr_array
 
         N, L, _ = self.shape
-        w = np.broadcast_to(weights.astype(self._dtype), (N, L))
+        w = np.broadcast_to(weights.astype(self.dtype), (N, L))
         M = csr_array(
             (w.ravel(), self._tokens.ravel(), np.arange(0, N * L + 1, L)),
             shape=(N, len(self._table)),
         )
         return np.asarray(M @ self._table)
 
+    def _pooled_together(self) -> Iterator[NDArray[np.intp]]:
+        """Yield rows that are pooled together: those of about the same length."""
+        d = self.shape[2]
+        rows = np.argsort(-self.ends, kind="stable")
+        while len(rows):
+            size = max(1, BLOCK_NUMBERS // (int(self.ends[rows[0]]) * d))
+            yield rows[:size]
+            rows = rows[size:]
+
+    def _laid_out(self, rows: NDArray[np.intp]) -> Floats:
+        longest = int(self.ends[rows[0]])
+        return np.take(self._table, self._tokens[rows, :longest], axis=0)
+
     def _project(self, directions: Floats) -> Floats:
-        return np.asarray((self._table @ directions)[self._tokens])
+        values = np.ascontiguousarray((self._table @ directions).T)
+        return np.take(values, self._tokens, axis=1)
 
     def _backproject(self, coefficients: Floats) -> Floats:
-        per_token = self._indicator @ coefficients.reshape(self._tokens.size, -1)
-        return np.asarray(self._table.T @ per_token)
+        columns = np.ascontiguousarray(coefficients.reshape(len(coefficients), -1).T)
+        return np.asarray(self._table.T @ (self._indicator @ columns))
 
 
 def as_sequences(

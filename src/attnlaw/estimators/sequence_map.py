@@ -1,0 +1,193 @@
+r"""Token sequences as a linear map: all that learning needs are two products with them.
+
+For T of shape (N, L, d), centred at every position, everything in this package goes through
+
+    project:      v ∈ R^d      ↦  p_il = T_il·v
+    backproject:  q ∈ R^(N×L)  ↦  Σ_il q_il T_il
+
+so that nothing of the size of a covariance of positions and dimensions is ever formed. With a
+table of embeddings, p_il = (E v)[token(i,l)] costs one product with the tokens that occur and a
+look-up, however long the sequences are.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["BLOCK_NUMBERS", "Floats", "Sequences"]
+
+Floats = NDArray[Any]  # float32 stays float32
+BLOCK_NUMBERS = 2**20  # of embeddings laid out at a time
+N_SPANS = 12  # of sequences of about the same length
+
+
+class Sequences:
+    """N sequences of L tokens in R^d, some of which may be missing."""
+
+    shape: tuple[int, int, int]  # N, L, d
+    mask: NDArray[np.bool_] | None  # (N, L): True where there is a token; None: everywhere
+    dtype: np.dtype[Any]  # of the embeddings
+
+    @cached_property
+    def pair_counts(self) -> NDArray[np.float64]:
+        """Number of sequences that have a token at both positions, shape (L, L)."""
+        N, L, _ = self.shape
+        if self.mask is None:
+            return np.full((L, L), float(N))
+        present = self.mask.astype(np.float32)
+        return np.asarray(present.T @ present, dtype=np.float64)
+
+    @cached_property
+    def ends(self) -> NDArray[np.intp]:
+        """Number of positions up to the last token of each sequence, shape (N,)."""
+        N, L, _ = self.shape
+        last = 0 if self.mask is None else np.argmax(self.mask[:, ::-1], axis=1)
+        return np.full(N, L) - last
+
+    @cached_property
+    def spans(self) -> list[tuple[slice, int]]:
+        """Runs of sequences, and the positions up to the last token of any of them.
+
+        Products with a matrix of positions need go no further: see `by_length`.
+        """
+        if self.mask is None:
+            return [(slice(0, self.shape[0]), self.shape[1])]
+        parts = np.array_split(np.arange(self.shape[0]), N_SPANS)
+        runs = (slice(int(part[0]), int(part[-1]) + 1) for part in parts if len(part))
+        return [(run, int(self.ends[run].max())) for run in runs]
+
+    def by_length(self) -> "Sequences":
+        """Return the sequences in falling order of length, so that `spans` are short."""
+        return self if self.mask is None else self.take(np.argsort(-self.ends, kind="stable"))
+
+    def project(self, directions: Floats) -> Floats:
+        """Return T_il·v for each column v, centred at each position: (d, S) to (S, N, L)."""
+        return self._centre(self._project(directions.astype(self.dtype, copy=False)))
+
+    def backproject(self, coefficients: Floats) -> NDArray[np.float64]:
+        """Return Σ_il q_il T_il, T centred at each position: (S, N, L) to (d, S)."""
+        Q = self._centre(np.array(coefficients, dtype=self.dtype))
+        return self._backproject(Q).astype(np.float64)
+
+    def means(self) -> NDArray[np.float64]:
+        """Mean token at each position, shape (L, d)."""
+        total = np.zeros(self.shape[1:])
+        for rows in self._blocks():
+            total += self.embed(rows).sum(axis=0, dtype=np.float64)
+        return np.asarray(total / np.maximum(np.diag(self.pair_counts), 1)[:, None])
+
+    def centred_blocks(self) -> Iterator[Floats]:
+        """Yield the sequences a few at a time, centred, zero where there is no token.
+
+        They go as far as the longest of the few.
+        """
+        means = self.means().astype(self.dtype)
+        for rows in self._blocks():
+            longest = int(self.ends[rows].max())
+            T = self.embed(rows)[:, :longest] - means[:longest]
+            if self.mask is not None:
+                T *= self.mask[rows, :longest, None]
+            yield T
+
+    def total_variance(self) -> float:
+        """Trace of the tokens' covariance, averaged over positions."""
+        squares = sum(float(np.vdot(T, T).real) for T in self.centred_blocks())
+        return squares / max(float(np.trace(self.pair_counts)), 1.0)
+
+    def pool(self, weights: NDArray[np.float64]) -> Floats:
+        """Return Σ_l w_il T_il, not centred, for weights of shape (L,) or (N, L): (N, d)."""
+        N, _, d = self.shape
+        pooled = np.empty((N, d), dtype=self.dtype)
+        w = weights.astype(self.dtype)
+        for rows in self._blocks():
+            each = w if w.ndim == 1 else w[rows][:, None, :]
+            pooled[rows] = (each @ self.embed(rows)).reshape(-1, d)
+        return pooled
+
+    def pool_many(
+        self, weights: Sequence[NDArray[np.floating]], run: Callable[..., Iterable[None]] = map
+    ) -> NDArray[np.float32]:
+        """Return the same for several weights in one pass, in single precision: (K, N, d).
+
+        Weights of shape (N, L) are 0 where there is no token; `run` may be the `map` of an
+        executor with several threads.
+        """
+        N, L, d = self.shape
+        pooled = np.empty((len(weights), N, d), dtype=np.float32)
+        each = [np.broadcast_to(np.asarray(w, dtype=np.float32), (N, L)) for w in weights]
+
+        def pool(rows: Any) -> None:
+            T = self._laid_out(rows).astype(np.float32, copy=False)
+            W = np.stack([w[rows, : T.shape[1]] for w in each], axis=1)
+            pooled[:, rows] = np.matmul(W, T).swapaxes(0, 1)
+
+        for _ in run(pool, self._pooled_together()):
+            pass
+        return pooled
+
+    def _pooled_together(self) -> Iterator[Any]:
+        """Yield rows that are pooled together."""
+        return self._blocks()
+
+    def _laid_out(self, rows: Any) -> Floats:
+        """Return their tokens, up to the last that is there; finite where there is none."""
+        return self.embed(rows)
+
+    def some(self, n: int, rng: np.random.Generator) -> "Sequences":
+        """Return n of the sequences, drawn at random; all if there are no more."""
+        N = self.shape[0]
+        return self if n >= N else self.take(np.sort(rng.choice(N, n, replace=False)))
+
+    def take(self, rows: NDArray[np.intp], *, once: bool = False) -> "Sequences":
+        """Return some of the sequences, as a copy; a cheap one if it is used only `once`."""
+        raise NotImplementedError
+
+    def cut(self, length: int) -> "Sequences":
+        """Return the sequences with so many positions: at the beginning, or at the end.
+
+        Whichever holds more tokens; where that is alike, as without a mask, the beginning.
+        """
+        L = self.shape[1]
+        if length >= L:
+            return self
+        first, last = slice(0, length), slice(L - length, L)
+        if self.mask is None or self.mask[:, first].sum() >= self.mask[:, last].sum():
+            return self._positions(first)
+        return self._positions(last)
+
+    def _positions(self, positions: slice) -> "Sequences":
+        raise NotImplementedError
+
+    def embed(self, rows: slice) -> Floats:
+        """Return T for some of the sequences, zero where there is no token: (n, L, d)."""
+        raise NotImplementedError
+
+    def _project(self, directions: Floats) -> Floats:
+        raise NotImplementedError
+
+    def _backproject(self, coefficients: Floats) -> Floats:
+        raise NotImplementedError
+
+    def _blocks(self) -> Iterator[slice]:
+        N, L, d = self.shape
+        size = max(1, BLOCK_NUMBERS // (L * d))
+        for start in range(0, N, size):
+            yield slice(start, min(start + size, N))
+
+    def _centre(self, P: Floats) -> Floats:
+        """Subtract, in place, the mean over the sequences that have a token; zero elsewhere."""
+        if self.mask is None:
+            P -= P.mean(axis=1, keepdims=True)
+            return P
+        present = self._present
+        sums = np.einsum("sil,il->sl", P, present)
+        P -= (sums / np.maximum(present.sum(axis=0), 1))[:, None, :]
+        P *= present
+        return P
+
+    @cached_property
+    def _present(self) -> Floats:
+        return np.asarray(self.mask, dtype=self.dtype)
