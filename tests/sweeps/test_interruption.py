@@ -14,10 +14,12 @@ from contextlib import contextmanager, suppress
 import numpy as np
 import psutil
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from attnlaw.sweeps import Sweep, run_sweep
-from attnlaw.sweeps.cluster import _result, _room
+from attnlaw.sweeps.cluster import _compute, _limit_threads, _result, _room
 from attnlaw.sweeps.journal import read_journal
+from attnlaw.sweeps.processes import COMMAND
 from attnlaw.sweeps.provenance import fingerprint
 
 from .conftest import CHEAP
@@ -109,6 +111,21 @@ def test_the_number_of_processes_changes_nothing(tmp_path, n_jobs, method):
     assert here.identical(there)
 
 
+def test_worker_processes_have_one_thread_of_linear_algebra(tmp_path, monkeypatch):
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.setenv(name, "2")
+    look = (
+        "import json, os, pathlib, threadpoolctl, attnlaw.simulation\n"
+        "pools = [pool['num_threads'] for pool in threadpoolctl.threadpool_info()]\n"
+        f"pathlib.Path({str(tmp_path)!r}, f'{{os.getpid()}}.json').write_text(json.dumps(pools))\n"
+    )
+    monkeypatch.setattr("attnlaw.sweeps.processes.COMMAND", look + COMMAND)
+    run_sweep(Sweep(**CHEAP), tmp_path / "store", n_jobs=2)
+    seen = [json.loads(path.read_text()) for path in tmp_path.glob("*.json")]
+    assert len(seen) == 2
+    assert all(pools and set(pools) == {1} for pools in seen)
+
+
 def test_a_killed_worker_process_is_replaced(tmp_path):
     here = run_sweep(Sweep(**CHEAP), tmp_path / "here")
 
@@ -186,6 +203,14 @@ def test_a_killed_worker_of_the_cluster_changes_nothing(cluster, tmp_path):
     )
     assert killed
     assert here.identical(there)
+
+
+def test_workers_of_a_cluster_have_one_thread_of_linear_algebra(cheap):
+    with threadpool_limits(2):
+        _limit_threads.cache_clear()  # as in a worker that has just begun
+        _compute(json.dumps(cheap.plain), fingerprint(), [0])
+        assert {pool["num_threads"] for pool in threadpool_info()} == {1}
+    _limit_threads.cache_clear()
 
 
 def test_quick_cells_travel_together(cluster, tmp_path):

@@ -1,0 +1,171 @@
+"""What is promised of sweeps, in full: minutes of kills at random moments, and the same bytes."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+
+import numpy as np
+import psutil
+import pytest
+
+from attnlaw.sweeps import Sweep, open_sweep, run_sweep
+
+pytestmark = pytest.mark.slow
+
+THOUSAND = {  # cells of 3 to 30 ms: reference, matrix-free and both samplings among them
+    "dimension": [20, 150, 400],
+    "vocab_ratio": [0.0, 0.5],
+    "sample_ratio": [0.25, 0.5, 0.75, 1.0],
+    "signal_norm": [0.5, 1.0, 2.0],
+    "weights": ["mean", "optimal", "causal"],
+    "sampling": ["token", "gaussian"],
+    "n_trials": 7,
+    "trials_per_cell": 1,
+    "correlation": {"kind": "prefix", "length": 6, "prefix": 3},
+}
+RUN = """
+import json, sys
+from attnlaw.sweeps import Sweep, run_sweep
+run_sweep(Sweep(**json.loads(sys.argv[1])), sys.argv[2], n_jobs=int(sys.argv[3]))
+"""
+
+
+@pytest.fixture(scope="module")
+def sweep():
+    sweep = Sweep(**THOUSAND)
+    assert sweep.n_cells == 1008
+    return sweep
+
+
+@pytest.fixture(scope="module")
+def whole(sweep, tmp_path_factory):
+    """The store of an uninterrupted run, and the seconds that it took."""
+    path = tmp_path_factory.mktemp("whole") / "store"
+    begun = time.monotonic()
+    run_sweep(sweep, path)
+    return path, time.monotonic() - begun
+
+
+def assert_same(path, whole):
+    """Byte for byte, with nothing left over."""
+    assert sorted(p.name for p in path.iterdir()) == ["lock", "manifest.json", "results.nc"]
+    for name in ("lock", "manifest.json", "results.nc"):
+        assert (path / name).read_bytes() == (whole / name).read_bytes()
+
+
+def kill_all(process):
+    """SIGKILL to a process and all that it has started, in any order."""
+    family = [process, *psutil.Process(process.pid).children(recursive=True)]
+    random.shuffle(family)
+    for member in family:
+        with suppress(psutil.NoSuchProcess, ProcessLookupError):
+            member.kill()
+    process.wait()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_thousand_cells_killed_five_times_at_random_moments(sweep, whole, tmp_path, seed):
+    """At any moment: while it starts, computes or writes its results; with 1, 2 or 3 workers."""
+    reference, seconds = whole
+    rng = np.random.default_rng(seed)
+    path = tmp_path / "store"
+    command = [sys.executable, "-c", RUN, json.dumps(sweep.as_mapping()), str(path)]
+    n_missing = [sweep.n_cells]
+    for _ in range(5):
+        with subprocess.Popen([*command, str(rng.integers(1, 4))]) as process:
+            time.sleep(rng.uniform(0.1, 0.3 * seconds))
+            kill_all(process)
+        if (path / "manifest.json").exists():
+            n_missing.append(open_sweep(path).attrs["n_cells_missing"])
+    assert n_missing == sorted(n_missing, reverse=True), "cells were lost"
+    assert n_missing[-1] > 0, "the kills came too late to test anything"
+    seen = []
+    run_sweep(sweep, path, n_jobs=2, progress=lambda *args: seen.append(args))
+    assert len(seen) == n_missing[-1] + 1, "cells were repeated"
+    assert_same(path, reference)
+
+
+def test_a_kill_while_the_results_are_written(sweep, whole, tmp_path):
+    """From the last cell on, a kill every few milliseconds later than the one before."""
+    reference, _ = whole
+    path = tmp_path / "store"
+    run_sweep(sweep, tmp_path / "once", n_jobs=2, progress=_copy_at_end(sweep, tmp_path, path))
+    journal = (path / "cells.journal").read_bytes()
+    command = [sys.executable, "-c", RUN, json.dumps(sweep.as_mapping()), str(path), "1"]
+    for delay in np.linspace(0.5, 2.0, 12):
+        with subprocess.Popen(command) as process:
+            time.sleep(delay)
+            kill_all(process)
+        assert open_sweep(path).attrs["n_cells_missing"] == 0
+        if not (path / "cells.journal").exists():
+            assert_same(path, reference)
+            (path / "results.nc").unlink()  # once more, from the journal
+            (path / "cells.journal").write_bytes(journal)
+    run_sweep(sweep, path)
+    assert_same(path, reference)
+
+
+def _copy_at_end(sweep, folder, path):
+    """Copy the store when all cells are in its journal and the results are not yet written."""
+
+    def progress(done, total):
+        if done == total:
+            path.mkdir()
+            for name in ("manifest.json", "cells.journal"):
+                (path / name).write_bytes((folder / "once" / name).read_bytes())
+
+    return progress
+
+
+@pytest.mark.parametrize("n_jobs", [2, 3])
+def test_workers_killed_at_random_are_replaced(sweep, whole, tmp_path, n_jobs):
+    reference, seconds = whole
+    rng = np.random.default_rng(n_jobs)
+    stop = threading.Event()
+    killed = []
+
+    def kill_workers():
+        while not stop.wait(rng.uniform(0.5, 0.2 * seconds)):
+            workers = psutil.Process().children()
+            if workers and len(killed) < 8:
+                worker = workers[rng.integers(len(workers))]
+                with suppress(psutil.NoSuchProcess):
+                    worker.kill()
+                    killed.append(worker.pid)
+
+    killer = threading.Thread(target=kill_workers)
+    killer.start()
+    try:
+        run_sweep(sweep, tmp_path / "store", n_jobs=n_jobs)
+    finally:
+        stop.set()
+        killer.join()
+    assert killed
+    assert_same(tmp_path / "store", reference)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_workers_of_a_cluster_killed_in_the_middle(sweep, whole, tmp_path, n_threads):
+    distributed = pytest.importorskip("distributed")
+    reference, _ = whole
+    settings = {"n_workers": 2, "threads_per_worker": n_threads, "memory_limit": None}
+    with distributed.LocalCluster(**settings, dashboard_address=None) as cluster:
+        killed = []
+
+        def kill_one(done, total):
+            if done in (100, 500, 900):
+                worker = cluster.workers[len(killed) % 2]
+                killed.append(worker.process.pid)
+                os.kill(worker.process.pid, signal.SIGKILL)
+
+        run_sweep(
+            sweep, tmp_path / "store", scheduler=cluster.scheduler_address, progress=kill_one
+        )
+    assert len(killed) == 3
+    assert_same(tmp_path / "store", reference)
