@@ -51,6 +51,16 @@ def test_json_is_one_document(run_json, grid, tmp_path):
     assert document["root_mean_square_gap"] == pytest.approx(float((gap**2).mean() ** 0.5))
 
 
+def test_a_log_gets_a_line_now_and_then(run, grid, tmp_path, monkeypatch):
+    monkeypatch.setattr("attnlaw.cli.sweep.LINE_SECONDS", 0)
+    code, _, err = run("sweep", str(grid), "--out", str(tmp_path / "store"), "--jobs", "1")
+    assert code == 0
+    lines = err.splitlines()
+    assert len(lines) == 4
+    assert lines[0].startswith("attnlaw: 1 of 4 cells done, 0:00:0")
+    assert lines[-1] == "attnlaw: 4 of 4 cells done, 0:00:00 left"
+
+
 def test_another_grid_is_refused_in_one_line(run, grid, tmp_path):
     command = ["sweep", str(grid), "--out", str(tmp_path / "store"), "--jobs", "1"]
     assert run(*command)[0] == 0

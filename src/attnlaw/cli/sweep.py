@@ -2,6 +2,8 @@
 
 import logging
 import os
+import time
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from xarray import Dataset
 
 __all__ = ["command"]
+
+LINE_SECONDS = 60  # between lines of a log
 
 EPILOG = """\b
 Examples:
@@ -50,7 +54,8 @@ def command(
 
     The results are a labelled dataset, DIRECTORY/results.nc, with observations and predictions
     side by side. Killed at any moment, the same command goes on where it stopped, and ends with
-    the same results as if nothing had happened.
+    the same results as if nothing had happened. A bar shows the time left; where there is no
+    terminal, a line every minute does.
     """
     from attnlaw.sweeps import load_sweep, run_sweep
 
@@ -84,7 +89,7 @@ def command(
 
 
 class _Bar:
-    """A bar on stderr with the time left, while people watch."""
+    """The cells done and the time left on stderr: a bar, or now and then a line in a log."""
 
     def __init__(self, n_cells: int) -> None:
         from rich.console import Console
@@ -99,6 +104,8 @@ class _Bar:
 
         console = Console(stderr=True)
         self.n_done = 0
+        self._begun: tuple[float, int] | None = None  # when, with how many cells done
+        self._last_line = time.monotonic()
         self._progress = Progress(
             TextColumn("cells"),
             BarColumn(),
@@ -116,6 +123,14 @@ class _Bar:
     def show(self, n_done: int, n_cells: int) -> None:
         self.n_done = n_done
         self._progress.update(self._task, completed=n_done)
+        now = time.monotonic()
+        begun, n_before = self._begun = self._begun or (now, n_done)
+        if self._progress.disable and now > self._last_line + LINE_SECONDS and n_done > n_before:
+            left = timedelta(
+                seconds=round((now - begun) * (n_cells - n_done) / (n_done - n_before))
+            )
+            click.echo(f"attnlaw: {n_done:,} of {n_cells:,} cells done, {left} left", err=True)
+            self._last_line = now
 
     def __enter__(self) -> None:
         self._progress.start()
