@@ -5,6 +5,7 @@ import pytest
 
 from attnlaw.diagnostics import EmbeddingTable, inspect_table
 from attnlaw.diagnostics.examples import example_table
+from attnlaw.estimators import outlier_test
 
 V, D = 4000, 80
 
@@ -85,6 +86,44 @@ def test_bad_tables_are_named(table, words):
         inspect_table(table)
 
 
+def assert_same_as_outlier_test(report, **options):
+    """A table has the outliers that its eigenvalues have: one question, one answer."""
+    other = outlier_test(report.eigenvalues, n_samples=report.n_vocab, noise="general", **options)
+    assert len(report.outliers) == other.n_signals
+    seen = [outlier.p_value for outlier in report.outliers]
+    np.testing.assert_allclose(seen, other.p_values[: other.n_signals])
+
+
+@pytest.mark.parametrize("level", [0.05, 0.01])
+@pytest.mark.parametrize("planted", [(), (6.0,), (4.0, 4.02, 9.0, 40.0)])
+@pytest.mark.parametrize("rows", ["equal", "unequal"])
+def test_outliers_are_those_of_the_test_of_any_noise(planted, rows, level):
+    """Correlated columns, with planted directions or without, rows of one length or of several."""
+    rng = np.random.default_rng(6)
+    d, n = 120, 1800
+    scales = np.sqrt(np.append(np.linspace(0.5, 1.5, d - len(planted)), planted))
+    rotation = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    E = (rng.standard_normal((n, d)) * scales) @ rotation
+    if rows == "unequal":
+        E *= np.exp(0.15 * rng.standard_normal((n, 1)))
+    report = inspect_table(E, level=level)
+    if level < 0.05:  # at which one table in twenty may have one too many
+        assert len(report.outliers) == len(planted)
+    assert len(report.outliers) >= len(planted)
+    assert_same_as_outlier_test(report, level=level)
+
+
+def test_outliers_that_a_few_long_rows_make_are_named():
+    rng = np.random.default_rng(7)
+    found = named = 0
+    for _ in range(6):
+        E = noise(rng) * np.sqrt(3 / rng.chisquare(3, (V, 1)))
+        report = inspect_table(E.astype(np.float32))
+        found += bool(report.outliers)
+        named += any("tokens only" in note for note in report.notes)
+    assert found == named > 0
+
+
 @pytest.mark.parametrize(
     ("name", "n_outliers", "farthest", "equal_lengths"),
     [("smollm2", 5, 0.008, 0.009), ("minilm", 0, 0.009, 0.018), ("wordllama", 2, 0.014, 0.04)],
@@ -101,6 +140,7 @@ def test_real_tables_follow_the_law_once_row_lengths_are_known(
         pytest.skip(str(error))
     report = inspect_table(table, rng=1)
     assert len(report.outliers) == n_outliers
+    assert_same_as_outlier_test(report)
     assert report.check.distance < farthest
     assert report.check.silverstein_distance > equal_lengths
 

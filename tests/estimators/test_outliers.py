@@ -131,6 +131,31 @@ def test_outliers_of_an_unknown_noise_are_seen_even_close_together():
     assert outlier_test(values[2:], n_samples=500, noise="general").n_signals == 0
 
 
+@pytest.mark.parametrize("shape", ["uniform", "power"])
+def test_spectra_without_a_clear_edge_raise_no_more_alarms(shape):
+    """Where the population thins out, the first gaps are wide by right.
+
+    In units of the mean of the ten gaps below, as one would first measure them, they would be
+    called outliers: a threshold that 5 % of regular edges pass (4.48 for the largest of all such
+    ratios, of logarithms) is passed by half of the spectra of a power law.
+    """
+    rng = np.random.default_rng(3)
+    n, d, N = 60, 200, 500
+    k = np.arange(1, d + 1)
+    variances = k**-0.5 if shape == "power" else np.linspace(0.5, 1.5, d)
+    alarms = wide = 0
+    for _ in range(n):
+        X = rng.standard_normal((N, d)) * np.sqrt(variances)
+        values = np.linalg.eigvalsh(X.T @ X / N)[::-1]
+        alarms += found(values, N, noise="general", centred=False) > 0
+        gaps = -np.diff(np.log(values[:45]))
+        below = np.convolve(gaps[1:], np.full(10, 0.1), "valid")
+        wide += (gaps[: len(below)] / below).max() > 4.48
+    assert alarms <= 0.05 * n + 3 * np.sqrt(n * 0.05 * 0.95)
+    if shape == "power":
+        assert wide > 0.3 * n
+
+
 def test_several_spikes_leave_the_noise_level_right():
     rng = np.random.default_rng(3)
     d, N = 100, 400

@@ -23,7 +23,6 @@ from attnlaw.diagnostics.heads import (
     read_attention,
 )
 from attnlaw.diagnostics.noise import population_spectrum
-from attnlaw.diagnostics.outliers import find_outliers
 from attnlaw.diagnostics.subsets import SubsetCheck, check_subsets
 from attnlaw.diagnostics.tables import TableOutlier, TableReport, inspect_table
 
@@ -41,7 +40,6 @@ __all__ = [
     "attention_maps",
     "check_subsets",
     "encode_texts",
-    "find_outliers",
     "inspect_heads",
     "inspect_table",
     "list_arrays",

@@ -10,8 +10,8 @@ from attnlaw.covariance import pooled_covariance
 from attnlaw.diagnostics.files import EmbeddingTable
 from attnlaw.diagnostics.loadings import token_loading
 from attnlaw.diagnostics.noise import population_spectrum, row_scales, scale_atoms
-from attnlaw.diagnostics.outliers import find_outliers
 from attnlaw.diagnostics.subsets import SubsetCheck, check_subsets
+from attnlaw.estimators.outliers import outlier_test
 from attnlaw.laws.separable import SeparableLaw
 
 __all__ = ["TableOutlier", "TableReport", "inspect_table", "noise_law"]
@@ -25,7 +25,7 @@ class TableOutlier:
     """A direction of the table that stands off the noise, and the tokens that make it."""
 
     eigenvalue: float  # λ of the centred covariance
-    p_value: float  # chance of standing off so far in a bulk with a regular edge
+    p_value: float  # of `outlier_test` for noise of any spectrum; see `inspect_table`
     share_of_variance: float  # λ/Σλ
     population_eigenvalue: float  # ℓ: what it would be with infinitely many rows
     highest_tokens: tuple[str, ...]  # with the largest projections
@@ -66,7 +66,7 @@ def inspect_table(
     table: EmbeddingTable | NDArray[np.floating],
     *,
     n_tokens: int = 8,
-    level: float = 0.01,
+    level: float = 0.05,
     rng: Random = 0,
 ) -> TableReport:
     """Report on the spectrum of an embedding table.
@@ -78,7 +78,7 @@ def inspect_table(
     n_tokens : int
         Tokens named at each end of an outlier.
     level : float
-        Chance of an outlier where there is none.
+        Chance of an outlier where there is none, as for `outlier_test`.
     rng : Generator, int or None
         Draws the subsets of the check.
 
@@ -91,10 +91,12 @@ def inspect_table(
     -----
     Derived in docs/theory/tables.md, "The law".
 
-    The table is centred by column; λ are the eigenvalues of EᵀE/V. Outliers are
-    found by gaps, which needs no knowledge of the noise (`find_outliers`); the others are the
-    bulk, whose population spectrum H is found by inverting the law (`population_spectrum`).
-    Where rows differ in length the law takes that into account (`SeparableLaw`).
+    The table is centred by column; λ are the eigenvalues of EᵀE/V. Outliers are those of
+    `outlier_test(λ, n_samples=V, noise="general")`, which judges an eigenvalue by the spacings of
+    those below it and needs no knowledge of the noise; the others are the bulk, whose population
+    spectrum H is found by inverting the law (`population_spectrum`). Where rows differ in length
+    the law takes that into account (`SeparableLaw`); the test does not, and a few very long rows
+    can make an outlier, which `notes` then name.
 
     Examples
     --------
@@ -116,8 +118,8 @@ def inspect_table(
         raise complain("table", "made of rows that differ", E)
     values, vectors = np.linalg.eigh(whole.covariance)
     values, vectors = np.maximum(values[::-1], 0.0) * (V / (V - 1)), vectors[:, ::-1]
-    found = find_outliers(values, level=level)
-    k = found.n_outliers
+    found = outlier_test(values, n_samples=V, noise="general", level=level)
+    k = found.n_signals
 
     centred = np.asarray(E, dtype=np.float32) - mean.astype(np.float32)
     some = np.sort(generator.permutation(V)[:8192])
