@@ -109,24 +109,30 @@ def chi(state, freedom):
             return np.sqrt(2 * delta * v)
 
 
-@compiled
-def _below(state, n):
-    """Return a uniform whole number below n < 2³² (Lemire 2019, without bias)."""
+@compiled(inline="always")
+def _below(n, unfair, s0, s1, s2, s3):
+    """Return a uniform whole number below n < 2³² and the next state (Lemire 2019).
+
+    `unfair` is 2³² mod n: so many of the 2³² words would favour some numbers and are drawn again.
+    """
     while True:
-        word, s0, s1, s2, s3 = _next(state[0], state[1], state[2], state[3])
-        state[0], state[1], state[2], state[3] = s0, s1, s2, s3
-        product = (word >> np.uint64(32)) * np.uint64(n)
-        low = product & np.uint64(0xFFFFFFFF)
-        if low >= np.uint64(n) or low >= np.uint64(2**32) % np.uint64(n):
-            return product >> np.uint64(32)
+        word, s0, s1, s2, s3 = _next(s0, s1, s2, s3)
+        product = (word >> np.uint64(32)) * n
+        if product & np.uint64(0xFFFFFFFF) >= unfair:
+            return product >> np.uint64(32), s0, s1, s2, s3
 
 
 @compiled
 def fill_tokens(state, signs, half, out):
     """Draw a token for every sign: among the first `half` for +1, among the second for −1."""
+    s0, s1, s2, s3 = state[0], state[1], state[2], state[3]
+    n = np.uint64(half)
+    unfair = np.uint64(2**32) % n
     for i in range(signs.shape[0]):
         for j in range(signs.shape[1]):
-            out[i, j] = _below(state, half) + np.uint64(half if signs[i, j] < 0 else 0)
+            token, s0, s1, s2, s3 = _below(n, unfair, s0, s1, s2, s3)
+            out[i, j] = token + (n if signs[i, j] < 0 else np.uint64(0))
+    state[0], state[1], state[2], state[3] = s0, s1, s2, s3
 
 
 @compiled
@@ -146,10 +152,14 @@ def fill_coin_tokens(state, members, polarity, half, out):
     out : array of unsigned int, shape (N, length)
         The tokens.
     """
+    s0, s1, s2, s3 = state[0], state[1], state[2], state[3]
+    n, one = np.uint64(half), np.uint64(1)
+    unfair = np.uint64(2**32) % n
+    turned = (polarity > 0).astype(np.uint64)
     for i in range(out.shape[0]):
-        coins, s0, s1, s2, s3 = _next(state[0], state[1], state[2], state[3])
-        state[0], state[1], state[2], state[3] = s0, s1, s2, s3
+        coins, s0, s1, s2, s3 = _next(s0, s1, s2, s3)
         for j in range(out.shape[1]):
-            coin = (coins >> np.uint64(members[j])) & np.uint64(1)
-            is_negative = (coin == np.uint64(0)) == (polarity[j] > 0)
-            out[i, j] = _below(state, half) + np.uint64(half if is_negative else 0)
+            is_negative = ((coins >> np.uint64(members[j])) & one) ^ turned[j]
+            token, s0, s1, s2, s3 = _below(n, unfair, s0, s1, s2, s3)
+            out[i, j] = token + is_negative * n
+    state[0], state[1], state[2], state[3] = s0, s1, s2, s3
