@@ -19,7 +19,7 @@ __all__ = ["KrylovRun", "ProductRun", "find_spikes"]
 Floats = NDArray[np.float64]
 Products = Callable[[Floats, list[int]], Floats]
 
-FIRST_LOOK = 12  # steps before convergence is looked at
+FIRST_LOOK = 10  # steps before convergence is looked at
 
 
 class KrylovRun(Protocol):
