@@ -6,11 +6,11 @@ from scipy.stats import ks_2samp
 
 import attnlaw as al
 from attnlaw.simulation import alignment, matrix_free
+from attnlaw.simulation.gram import compiled_kernels
 from attnlaw.simulation.krylov import find_spikes
 from attnlaw.simulation.noise import sample_gains
 from attnlaw.simulation.sequences import pool, sample_table, sample_tokens, token_classes
 from attnlaw.simulation.signs import sample_signs
-from attnlaw.simulation.tokens import compiled_kernels
 
 needs_numba = pytest.mark.skipif(compiled_kernels() is None, reason="needs numba")
 if compiled_kernels() is not None:
@@ -44,6 +44,19 @@ def test_each_weights_have_the_law_of_the_reference(reading):
             z = (a.mean(0) - b.mean(0)) / np.sqrt((a.var(0) + b.var(0)) / n)
             assert np.abs(z).max() < 5, (name, i, z)
             assert min(ks_2samp(x, y).pvalue for x, y in zip(a.T, b.T, strict=True)) > 1e-5
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_one_weighting_alone_has_the_law_of_the_reference(centred):
+    """Alone, and centred, it forgets what it knew of the table."""
+    model, n = replace(MODEL, centred=centred), 150
+    seen = al.observe_alignment(model, 30, n, rng=0)
+    drawn = al.observe(model, 30, n, rng=1, method="reference")
+    for name in ("top_eigenvalue", "squared_overlap"):
+        a, b = getattr(seen, name), getattr(drawn, name)
+        z = (a.mean(0) - b.mean(0)) / np.sqrt((a.var(0) + b.var(0)) / n)
+        assert np.abs(z).max() < 5, (name, z)
+        assert min(ks_2samp(x, y).pvalue for x, y in zip(a.T, b.T, strict=True)) > 1e-5
 
 
 def shared_draw(rng, d=30):

@@ -5,12 +5,12 @@ import pytest
 from scipy.stats import ks_2samp
 
 import attnlaw as al
-from attnlaw.simulation import matrix_free
+from attnlaw.simulation import gram, matrix_free
+from attnlaw.simulation.gram import compiled_kernels
 from attnlaw.simulation.krylov import find_spikes
 from attnlaw.simulation.matrix_free import begin_run, revealed_run
 from attnlaw.simulation.noise import TokenNoise, sample_and_population
 from attnlaw.simulation.revealed import FullSpace, RevealedMatrix
-from attnlaw.simulation.tokens import compiled_kernels
 
 MODEL = al.PooledSequences(
     vocab_ratio=0.5,
@@ -31,13 +31,22 @@ READINGS = {
 NAMES = [f.name for f in fields(al.Spike) if f.name != "is_detectable"]
 
 needs_numba = pytest.mark.skipif(compiled_kernels() is None, reason="needs numba")
-engines = pytest.mark.parametrize("engine", ["plain", pytest.param("compiled", marks=needs_numba)])
+engines = pytest.mark.parametrize(
+    "engine", ["plain", *(pytest.param(e, marks=needs_numba) for e in ("compiled", "large"))]
+)
 
 
 def choose(engine, monkeypatch):
-    """Without numba, tokens are multiplied by SciPy and every step is a few NumPy calls."""
+    """Choose how steps are taken.
+
+    Without numba, tokens are multiplied by SciPy and every step is a few NumPy calls; a large
+    table has its tokens in tiles, and threads share the work.
+    """
     if engine == "plain":
         monkeypatch.setattr(matrix_free, "compiled_kernels", lambda: None)
+    if engine == "large":
+        monkeypatch.setattr(gram, "LARGE", 1)
+        monkeypatch.setattr(gram, "WIDE", 1)
 
 
 def differences(model, other, dimension, n_trials):
@@ -66,9 +75,10 @@ def test_it_has_the_law_of_the_reference(reading):
     assert_same_law(replace(MODEL, **READINGS[reading]), dimension=24, n_trials=150)
 
 
+@pytest.mark.parametrize("engine", ["plain", pytest.param("large", marks=needs_numba)])
 @pytest.mark.parametrize("reading", ["token", "token, not centred"])
-def test_without_numba_it_has_the_law_of_the_reference(reading, monkeypatch):
-    choose("plain", monkeypatch)
+def test_on_other_roads_it_has_the_law_of_the_reference(reading, engine, monkeypatch):
+    choose(engine, monkeypatch)
     assert_same_law(replace(MODEL, **READINGS[reading]), dimension=24, n_trials=150)
 
 
@@ -79,9 +89,10 @@ def test_it_has_the_law_of_the_reference_to_a_percent(reading):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("engine", ["plain", pytest.param("large", marks=needs_numba)])
 @pytest.mark.parametrize("reading", ["token", "token, not centred", "small vocabulary"])
-def test_without_numba_it_has_the_law_of_the_reference_to_a_percent(reading, monkeypatch):
-    choose("plain", monkeypatch)
+def test_on_other_roads_it_has_the_law_of_the_reference_to_a_percent(reading, engine, monkeypatch):
+    choose(engine, monkeypatch)
     assert_same_law(replace(MODEL, **READINGS[reading]), dimension=60, n_trials=3000)
 
 
@@ -106,15 +117,16 @@ def test_a_careless_table_would_be_noticed(monkeypatch):
 
 @engines
 @pytest.mark.parametrize("centred", [True, False])
-def test_its_eigenpairs_are_those_of_the_matrices_it_did_not_form(engine, centred):
+def test_its_eigenpairs_are_those_of_the_matrices_it_did_not_form(engine, centred, monkeypatch):
     """Reveal the rest of the table afterwards, form every matrix, and solve again."""
+    choose(engine, monkeypatch)
     model, d = replace(MODEL, centred=centred), 60
     rng = np.random.default_rng(3)
     V = model.sizes(d).n_vocab
     noise = TokenNoise(
         model, d, rng, model.weights[None], sample_and_population(model, V), np.float64
     )
-    if engine == "compiled":
+    if engine != "plain":
         run, _ = begin_run(noise, d, rng, with_spikes=not centred)
     else:
         table = RevealedMatrix(noise.rows, d, rng)
@@ -122,7 +134,7 @@ def test_its_eigenpairs_are_those_of_the_matrices_it_did_not_form(engine, centre
         run = revealed_run(noise, table, spikes)
     found = find_spikes(run, model.signal_norm, tolerance=1e-22, n_pairs=2)
 
-    if engine == "compiled":
+    if engine != "plain":
         while run.n_known < d:
             run.ask(rng.standard_normal((3, V)))
         Z = run.images
@@ -155,6 +167,25 @@ def test_a_chain_finds_what_several_matrices_together_find():
     np.testing.assert_allclose(found[0].vectors[..., 0], found[1].vectors[..., 0], atol=1e-10)
 
 
+@pytest.mark.parametrize("engine", ["compiled", "large"])
+@needs_numba
+def test_a_compiled_chain_finds_the_same(engine, monkeypatch):
+    from attnlaw.simulation.token_run import TokenRun
+
+    choose(engine, monkeypatch)
+    found = []
+    for chained in (True, False):
+        rng = np.random.default_rng(0)
+        noise = TokenNoise(
+            MODEL, 80, rng, MODEL.weights[None], sample_and_population(MODEL, 160)[:1], np.float64
+        )
+        run = TokenRun(noise, 80, rng, chained=chained)
+        found += find_spikes(run, MODEL.signal_norm, tolerance=1e-20)
+        assert (len(run._state.images) == 2) == chained
+    np.testing.assert_allclose(found[0].values, found[1].values, rtol=1e-10)
+    np.testing.assert_allclose(found[0].vectors[..., 0], found[1].vectors[..., 0], atol=1e-10)
+
+
 @needs_numba
 @pytest.mark.parametrize("vocab_ratio", [0.5, 3.0, 10.0])
 def test_in_single_precision_what_was_asked_stays_orthonormal(vocab_ratio):
@@ -173,12 +204,13 @@ def test_in_single_precision_what_was_asked_stays_orthonormal(vocab_ratio):
 
 @engines
 @pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")  # six positions are few
-def test_in_a_long_chain_rounding_does_not_grow(engine):
+def test_in_a_long_chain_rounding_does_not_grow(engine, monkeypatch):
     """One slow search is left when the others are done; its errors must not feed each other."""
+    choose(engine, monkeypatch)
     d, rng = 1500, np.random.default_rng(0)
     V = MODEL.sizes(d).n_vocab
     noise = TokenNoise(MODEL, d, rng, MODEL.weights[None], sample_and_population(MODEL, V))
-    if engine == "compiled":
+    if engine != "plain":
         run, _ = begin_run(noise, d, rng)
     else:
         table = RevealedMatrix(noise.rows, d, rng)
@@ -186,7 +218,7 @@ def test_in_a_long_chain_rounding_does_not_grow(engine):
     run.advance(10)
     run.keep(np.array([False, False, True]))
     run.advance(150)
-    if engine == "compiled":
+    if engine != "plain":
         P = run._state.asked[: run._state.counts[0]].T
     else:
         P = np.concatenate([chunk.T for chunk in table._asked._filled()], axis=1)

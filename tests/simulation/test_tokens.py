@@ -3,19 +3,25 @@ import sys
 import numpy as np
 import pytest
 
-from attnlaw.simulation import tokens as module
-from attnlaw.simulation.tokens import TokenCovariance
+from attnlaw.simulation import gram
+from attnlaw.simulation import tokens as tokens_module
+from attnlaw.simulation.tokens import DrawnTokens, GivenTokens, TokenCovariance
 
 N, V, L = 40, 10, 6
 rng = np.random.default_rng(0)
 TOKENS = rng.integers(V, size=(N, L))
 WEIGHTS = np.stack([np.full(L, 1 / L), np.eye(L)[1] + 0.5 * np.eye(L)[4], rng.standard_normal(L)])
 
-HAS_NUMBA = module.compiled_kernels() is not None
+HAS_NUMBA = gram.compiled_kernels() is not None
+needs_numba = pytest.mark.skipif(not HAS_NUMBA, reason="needs numba")
 roads = pytest.mark.parametrize(
     "compiled",
-    [False, pytest.param(True, marks=pytest.mark.skipif(not HAS_NUMBA, reason="needs numba"))],
+    [False, pytest.param(True, marks=needs_numba)],
 )
+
+
+def covariance(tokens=TOKENS, weights=WEIGHTS, n_vocab=V, **options):
+    return TokenCovariance(GivenTokens(tokens), n_vocab, weights, **options)
 
 
 def dense(weights, centred):
@@ -31,7 +37,7 @@ def dense(weights, centred):
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 8, 13, 16, 37])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-14), (np.float32, 1e-6)])
 def test_products_are_those_of_the_dense_matrix(compiled, centred, n, dtype, tolerance):
-    K = TokenCovariance(TOKENS, V, WEIGHTS, centred=centred, dtype=dtype, compiled=compiled)
+    K = covariance(centred=centred, dtype=dtype, compiled=compiled)
     vectors = rng.standard_normal((V, n)).astype(dtype)
     which = tuple(rng.integers(3, size=n))
     expected = np.stack(
@@ -44,36 +50,86 @@ def test_products_are_those_of_the_dense_matrix(compiled, centred, n, dtype, tol
 
 @roads
 def test_positions_without_weight_are_not_read(compiled):
-    K = TokenCovariance(
-        np.where(np.arange(L) == 1, TOKENS, V + 99), V, WEIGHTS[:1] * 0 + np.eye(L)[1],
-        centred=False, dtype=np.float64, compiled=compiled,
-    )  # fmt: skip
-    assert K.tokens.shape == (N, 1)
+    tokens, weights = np.where(np.arange(L) == 1, TOKENS, V + 99), np.eye(L)[1:2]
+    K = covariance(tokens, weights, centred=False, dtype=np.float64, compiled=compiled)
     np.testing.assert_allclose(K.multiply(np.eye(V), (0,) * V), dense(np.eye(L)[1], False))
 
 
-@pytest.mark.skipif(not HAS_NUMBA, reason="needs numba")
-def test_large_products_are_cut_the_same_way_for_any_number_of_threads(monkeypatch):
-    monkeypatch.setattr(module, "LARGE", 1)
+@needs_numba
+@pytest.mark.parametrize("is_wide", [True, False])
+def test_large_products_are_cut_the_same_way_for_any_number_of_threads(is_wide, monkeypatch):
+    monkeypatch.setattr(gram, "LARGE", 1)
+    monkeypatch.setattr(gram, "WIDE", V if is_wide else V + 1)
     vectors, products = rng.standard_normal((V, 3)), []
     for n_threads in (1, 3):
-        monkeypatch.setattr(module.compiled_kernels(), "n_threads", lambda n=n_threads: n)
-        K = TokenCovariance(TOKENS, V, WEIGHTS, centred=True, dtype=np.float64, compiled=True)
+        monkeypatch.setattr(gram.compiled_kernels(), "n_threads", lambda n=n_threads: n)
+        K = covariance(centred=True, dtype=np.float64, compiled=True)
         products.append(K.multiply(vectors, (0, 1, 2)))
     np.testing.assert_array_equal(*products)
     expected = [dense(w, True) @ v for w, v in zip(WEIGHTS, vectors.T, strict=True)]
     np.testing.assert_allclose(products[0], np.stack(expected, axis=1), atol=1e-14)
 
 
+@needs_numba
+@pytest.mark.parametrize(
+    ("n", "n_vocab", "length"),
+    [(1, 1, 1), (3, 100_000, 2), (3000, 70_000, 5), (7, 40_000, 8000), (300_000, 600_000, 1)],
+)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-13), (np.float32, 1e-5)])
+def test_tiles_hold_every_token(n, n_vocab, length, dtype, tolerance, monkeypatch):
+    monkeypatch.setattr(gram, "LARGE", 1)
+    monkeypatch.setattr(gram, "WIDE", 1)
+    tokens, weights = rng.integers(n_vocab, size=(n, length)), rng.standard_normal((2, length))
+    weights[:, length // 3] *= length == 1  # a position without weight
+    vectors = rng.standard_normal((n_vocab, 3)).astype(dtype)
+    tiled, plain = (
+        covariance(tokens, weights, n_vocab, centred=True, dtype=dtype, compiled=compiled)
+        for compiled in (True, False)
+    )
+    expected, product = (K.multiply(vectors, (0, 1, 1)) for K in (plain, tiled))
+    np.testing.assert_allclose(product, expected, atol=tolerance * np.abs(expected).max())
+
+
+@needs_numba
+def test_a_gap_between_sequences_may_take_several_entries(monkeypatch):
+    """Long sequences leave few bits to tell it: here 5, and 98 sequences miss the second strip."""
+    monkeypatch.setattr(gram, "LARGE", 1)
+    monkeypatch.setattr(gram, "WIDE", 1)
+    monkeypatch.setattr(gram, "PARTS", 1)
+    tokens, weights = rng.integers(100, size=(100, 8000)), rng.standard_normal((1, 8000))
+    tokens[[0, -1]] += 20_000
+    tiled, plain = (
+        covariance(tokens, weights, 20_100, centred=False, dtype=np.float64, compiled=compiled)
+        for compiled in (True, False)
+    )
+    (slab,) = tiled.gram._tiled._slabs
+    assert len(slab.entries) == tokens.size + 3  # 99 = 31 + 31 + 31 + 6
+    vectors = rng.standard_normal((20_100, 2))
+    expected, product = (K.multiply(vectors, (0, 0)) for K in (plain, tiled))
+    np.testing.assert_allclose(product, expected, atol=1e-13 * np.abs(expected).max())
+
+
+@roads
+def test_tokens_may_be_taken_in_parts(compiled, monkeypatch):
+    """Fair coins are drawn one after the other, however they are asked for."""
+    if not compiled:
+        monkeypatch.setattr(tokens_module, "compiled_draws", lambda: None)
+    together, apart = (DrawnTokens(np.eye(3), 10, 50, np.random.default_rng(1)) for _ in range(2))
+    taken = [apart.take(n) for n in (4, 0, 6)]
+    assert [len(x) for x in taken] == [4, 0, 6]
+    if compiled:
+        np.testing.assert_array_equal(np.concatenate(taken), together.take(10))
+
+
 def test_without_numba_products_are_plain(monkeypatch):
     monkeypatch.setitem(sys.modules, "numba", None)
     monkeypatch.delitem(sys.modules, "attnlaw.simulation.kernels", raising=False)
-    monkeypatch.setattr(module, "compiled_kernels", module.compiled_kernels.__wrapped__)
+    monkeypatch.setattr(tokens_module, "compiled_kernels", gram.compiled_kernels.__wrapped__)
     monkeypatch.delattr("attnlaw.simulation.kernels", raising=False)
-    K = TokenCovariance(TOKENS, V, WEIGHTS, centred=True, dtype=np.float64)
+    K = covariance(centred=True, dtype=np.float64)
     np.testing.assert_allclose(K.multiply(np.eye(V), (0,) * V), dense(WEIGHTS[0], True))
     with pytest.raises(ImportError, match="numba"):
-        TokenCovariance(TOKENS, V, WEIGHTS, centred=True, compiled=True)
+        covariance(centred=True, compiled=True)
 
 
 def test_numba_is_imported_only_when_used():

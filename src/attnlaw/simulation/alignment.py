@@ -8,12 +8,12 @@ from numpy.typing import ArrayLike, NDArray
 from attnlaw._validation import Random, complain, count, real, real_array
 from attnlaw.models import PooledSequences
 from attnlaw.results import Alignment
+from attnlaw.simulation.gram import compiled_kernels
 from attnlaw.simulation.krylov import KrylovRun, find_spikes
 from attnlaw.simulation.matrix_free import begin_run
 from attnlaw.simulation.memory import WRITTEN_OUT, check_memory, matrix_free_memory
 from attnlaw.simulation.noise import FreshNoise, GaussianNoise, TokenMatrix, TokenNoise
 from attnlaw.simulation.spikes import assign_spikes
-from attnlaw.simulation.tokens import compiled_kernels
 from attnlaw.simulation.workers import Progress, run_trials
 
 __all__ = ["observe_alignment"]
@@ -94,7 +94,8 @@ def observe_alignment(
     d = model.sizes(dimension).dimension
     if tolerance is not None:
         tolerance = float(real("tolerance", tolerance, above=0, below=1))
-    check_memory(count("n_workers", n_workers) * matrix_free_memory(model, d, len(several)), d)
+    memory = matrix_free_memory(model, d, len(several), n_steps=10 + 6 * np.log10(d))
+    check_memory(count("n_workers", n_workers) * memory, d)
     trial = partial(alignment_trial, model, d, several, tolerance)
     trials = run_trials(trial, n_trials, rng, n_workers=n_workers, progress=progress)
     values, overlaps = (np.stack(x) for x in zip(*trials, strict=True))

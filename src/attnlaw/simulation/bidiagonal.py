@@ -13,16 +13,14 @@ __all__ = ["advance", "covariance_product", "multiply_transposed"]
 
 
 @compiled
-def multiply(B, vectors):
-    """Return B times every row; B has its diagonal and what stands above it as rows."""
-    out = np.empty_like(vectors)
+def multiply(B, vectors, out):
+    """Write B times every row into `out`; B has its diagonal and what stands above it as rows."""
     for c in range(len(vectors)):
         x, y = vectors[c], out[c]
         for i in range(len(x)):
             y[i] = B[0, i] * x[i]
         for i in range(len(x) - 1):
             y[i] += B[1, i] * x[i + 1]
-    return out
 
 
 @compiled
@@ -41,9 +39,12 @@ def multiply_transposed(B, vectors):
 @compiled
 def covariance_product(words, n_columns, B, vectors, state):
     """Return Bᵀ Gᵀ G B times every row, drawing what is not yet known of G."""
-    coordinates = transpose_multiply(words, n_columns, multiply(B, vectors), state)
+    n, d = vectors.shape
+    both = np.empty((2 * n, d))
+    multiply(B, vectors, both)
+    coordinates = transpose_multiply(words, n_columns, both, state)
     images = np.zeros_like(vectors)
-    add_combinations(images, coordinates, state.images[: state.counts[1]])
+    add_combinations(images, coordinates, state.images[: state.counts[1]], 0, d)
     return multiply_transposed(B, images)
 
 

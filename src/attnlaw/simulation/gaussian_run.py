@@ -72,13 +72,14 @@ class GaussianRun:
         self._B = bidiagonal_table(V, d, rng) / np.sqrt(V * N)
         self._words = seeded_state(rng)
         self._state = lockstep.State(
-            counts=np.array([0, rank, 0]),
+            counts=np.array([0, rank, 0, 0]),
             asked=np.empty((1 + block * n_steps, d)),
             images=np.empty((1 + rank + block * n_steps, d)),
             basis=np.zeros((1, block * n_steps, d)),
             newest=np.zeros((1, block, d)),
             matrix=np.zeros((1, block * (n_steps + 1), block * (n_steps + 1))),
             lost=np.zeros(2),
+            is_chain=False,
         )
         fill_normal(self._words, self._state.images[:rank])
         gains = bidiagonal.multiply_transposed(self._B, self._state.images[:rank])

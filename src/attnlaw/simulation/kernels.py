@@ -13,12 +13,12 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-__all__ = ["WIDTHS", "add_gram_product", "compiled", "n_threads"]
+__all__ = ["WIDTHS", "VectorRows", "add_gram_product", "compiled", "n_threads"]
 
 WIDTHS = (2, 4, 8, 16)  # vectors in flight: powers of two, which fill the registers
 
 
-class _Rows:
+class VectorRows:
     """Rows of a contiguous array, met as LLVM vectors of a fixed width."""
 
     def __init__(self, context: Any, builder: Any, kind: Any, array: Any, width: int) -> None:
@@ -34,9 +34,11 @@ class _Rows:
         return self._builder.bitcast(place, self.kind.as_pointer())
 
     def load(self, row: Any) -> Any:
+        """Load a row as one vector."""
         return self._builder.load(self._pointer(row), align=self._align)
 
     def store(self, row: Any, value: Any) -> None:
+        """Store one vector as a row."""
         self._builder.store(value, self._pointer(row), align=self._align)
 
 
@@ -58,7 +60,7 @@ def add_gram_row(typingctx, tokens, i, weights, scaled, table, out, width):
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kinds, n = signature.args, width.literal_value
-        w, v, Z, W = (_Rows(context, builder, kinds[j], args[j], n) for j in (2, 3, 4, 5))
+        w, v, Z, W = (VectorRows(context, builder, kinds[j], args[j], n) for j in (2, 3, 4, 5))
         length, token = _token(context, builder, kinds[0], args[0], args[1])
         sums = [
             cgutils.alloca_once_value(builder, ir.Constant(Z.kind, [0.0] * n)) for _ in range(4)

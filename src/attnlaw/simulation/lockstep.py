@@ -14,7 +14,16 @@ from attnlaw.simulation.draws import chi, fill_normal
 from attnlaw.simulation.kernels import add_gram_product, compiled
 from attnlaw.simulation.lanczos import DOUBTFUL
 from attnlaw.simulation.revealed import OBLIQUE
-from attnlaw.simulation.rows import add_combinations, dot, dots, project_out, subtract
+from attnlaw.simulation.rows import (
+    TILE,
+    add_combinations,
+    clear,
+    dot,
+    dots,
+    length,
+    project_out,
+    subtract,
+)
 
 __all__ = ["Covariances", "State", "advance", "advance_lanczos", "roots", "transpose_multiply"]
 
@@ -25,7 +34,6 @@ Vectors = NDArray[np.floating]
 class Covariances(NamedTuple):
     """K of every column in flight: Π Mᵀ(I − 11ᵀ/N)M Π/N + within Π + between [c, 1]."""
 
-    tokens: NDArray[np.unsignedinteger]  # (N, length)
     weights: Vectors  # (length, width), a column for each column; zeros where there is no M
     scaled: Vectors  # the same over N
     means: Vectors  # (n_weights, V): Mᵀ1/N
@@ -38,17 +46,18 @@ class Covariances(NamedTuple):
 class State(NamedTuple):
     """What has been revealed of the table, and the Krylov spaces so far."""
 
-    counts: NDArray[np.int64]  # vectors asked, directions known, steps taken
+    counts: NDArray[np.int64]  # vectors asked, directions known, steps taken, images forgotten
     asked: Vectors  # P: (room, V)
-    images: Vectors  # G: (room, V)
+    images: Vectors  # G: (room, V), those of the directions known and not forgotten
     basis: Floats  # Y: (matrices, room, room), vectors as rows
     newest: Floats  # Y_k: (matrices, block, room)
     matrix: Floats  # YᵀSY: (matrices, room, room)
     lost: Floats  # (2,): inner products in the last two blocks of P, over eps
+    is_chain: bool  # one matrix: images older than the newest are forgotten, see `RevealedMatrix`
 
 
 @compiled
-def advance(words, n_steps, n_columns, K, state):
+def advance(words, n_steps, n_columns, tokens, K, state):
     """Take some steps.
 
     Parameters
@@ -59,29 +68,39 @@ def advance(words, n_steps, n_columns, K, state):
         How many.
     n_columns : int
         Dimension d of the table's columns' side.
+    tokens : array of unsigned int, shape (N, length)
+        Row of the table at every position.
     K : Covariances
         Of the columns in flight.
     state : State
         What is known; it is brought up to date in place.
     """
+    columns, V = state.newest.shape[0] * state.newest.shape[1], state.asked.shape[1]
+    vectors = np.empty((2 * columns, V), dtype=state.asked.dtype)
+    images = np.empty((columns, V), dtype=state.asked.dtype)
+    table = np.empty((V, K.weights.shape[1]), dtype=state.asked.dtype)
+    out = np.empty_like(table)
     for _ in range(n_steps):
-        products = multiply(K, images_of(state))
-        advance_lanczos(transpose_multiply(words, n_columns, products, state), state)
+        reveal(state, images)
+        means = spread(K, images, table)
+        clear(out)
+        add_gram_product(tokens, K.weights, K.scaled, table, out)
+        collect(K, images, table, means, out, vectors[:columns])
+        advance_lanczos(transpose_multiply(words, n_columns, vectors, state), state)
 
 
 @compiled
-def images_of(state):
-    """Return Z times the newest vectors: (columns, V)."""
-    known = state.counts[1]
+def reveal(state, images):
+    """Write Z times the newest vectors into `images`: (columns, V)."""
+    forgotten, known = state.counts[3], state.counts[1]
     n, block = state.newest.shape[:2]
-    coordinates = np.empty((n * block, known), dtype=state.images.dtype)
+    coordinates = np.empty((n * block, known - forgotten))
     for a in range(n):
         for j in range(block):
-            for i in range(known):  # loops, not slices: numba compiles them ten times faster
-                coordinates[a * block + j, i] = state.newest[a, j, i]
-    images = np.zeros((n * block, state.images.shape[1]), dtype=state.images.dtype)
-    add_combinations(images, coordinates, state.images[:known])
-    return images
+            for i in range(forgotten, known):  # loops, not slices: numba compiles them faster
+                coordinates[a * block + j, i - forgotten] = state.newest[a, j, i]
+    clear(images)
+    add_combinations(images, coordinates, state.images[: known - forgotten], 0, images.shape[1])
 
 
 @compiled(fastmath=True)
@@ -96,83 +115,120 @@ def class_means(x):
 
 
 @compiled(fastmath=True)
-def multiply(K, vectors):
-    """Return K times every row: (columns, V)."""
+def spread(K, vectors, table):
+    """Write Π times every row into a column of a table for M; return the means of the classes."""
     n, V = vectors.shape
-    width, half = K.weights.shape[1], V // 2
-    table = np.zeros((V, width), dtype=vectors.dtype)
-    out = np.zeros((V, width), dtype=vectors.dtype)
-    plus, minus = np.empty(n), np.empty(n)  # class means
+    half = V // 2
+    means = np.empty((n, 2))
+    for v in range(V):
+        for c in range(n, table.shape[1]):
+            table[v, c] = 0
     for c in range(n):
-        plus[c], minus[c] = class_means(vectors[c])
-        above = plus[c] if K.is_stripped[c] else 0.0
-        below = minus[c] if K.is_stripped[c] else 0.0
+        means[c, 0], means[c, 1] = class_means(vectors[c])
+        above = means[c, 0] if K.is_stripped[c] else 0.0
+        below = means[c, 1] if K.is_stripped[c] else 0.0
         for v in range(half):
             table[v, c] = vectors[c, v] - above
             table[half + v, c] = vectors[c, half + v] - below
-    add_gram_product(K.tokens, K.weights, K.scaled, table, out)
-    products = np.empty_like(vectors)
+    return means
+
+
+@compiled(fastmath=True)
+def collect(K, vectors, table, means, out, products):
+    """Write into `products` K times every row, given MᵀM/N times the table in `out`."""
+    n, V = vectors.shape
+    half = V // 2
     for c in range(n):
         for v in range(V):
             products[c, v] = out[v, c]
         if K.mean_of[c] >= 0:
-            mean, along = K.means[K.mean_of[c]], vectors.dtype.type(0)
-            for v in range(V):
-                along += mean[v] * table[v, c]
+            mean, along = K.means[K.mean_of[c]], 0.0
+            for start in range(0, V, TILE):
+                part = vectors.dtype.type(0)
+                for v in range(start, min(start + TILE, V)):
+                    part += mean[v] * table[v, c]
+                along += part
             subtract(products[c], along, mean)
+        plus, minus = means[c, 0], means[c, 1]
         above, below = class_means(products[c])
         above = above if K.is_stripped[c] else 0.0
         below = below if K.is_stripped[c] else 0.0
         within = K.within[c]
-        class_term = K.between[c, 0] * half * (plus[c] - minus[c])  # of c cᵀ
-        mean_term = K.between[c, 1] * half * (plus[c] + minus[c])  # of 1 1ᵀ
-        above += within * plus[c] - class_term - mean_term
-        below += within * minus[c] + class_term - mean_term
+        class_term = K.between[c, 0] * half * (plus - minus)  # of c cᵀ
+        mean_term = K.between[c, 1] * half * (plus + minus)  # of 1 1ᵀ
+        above += within * plus - class_term - mean_term
+        below += within * minus + class_term - mean_term
         for v in range(half):
             products[c, v] += within * vectors[c, v] - above
             products[c, half + v] += within * vectors[c, half + v] - below
-    return products
 
 
 @compiled
 def transpose_multiply(words, n_columns, vectors, state):
-    """Return the coordinates of Zᵀ times every row, see `RevealedMatrix.transpose_multiply`.
+    """Return the coordinates of Zᵀ times rows, see `RevealedMatrix.transpose_multiply`.
 
-    The rows themselves are overwritten.
+    The rows are the first half of `vectors`; all of it is overwritten.
     """
-    asked, known = state.counts[0], state.counts[1]
-    inside = dots(vectors, state.images[:known])
-    new, shares = split(vectors, state.asked, asked, state.lost)
-    R = gaussian_triangle(words, n_columns - known, new)
-    rank, asked = len(R), asked + new
+    inside, lengths, R = begin_question(words, n_columns, vectors, state)
+    project_out(vectors[: len(lengths) + len(R)], state.asked[: state.counts[0]])
+    return end_question(vectors, inside, lengths, R, state)
 
-    fresh = state.images[known : known + rank]
-    fill_normal(words, fresh)
-    seen = dots(fresh, state.asked[:asked])
+
+@compiled
+def begin_question(words, n_columns, vectors, state):
+    """Draw what a question may need: R, and in the second half of `vectors` fresh Gaussians.
+
+    Returns what is known of the answers, the lengths of the rows, and R.
+    """
+    n, known = len(vectors) // 2, state.counts[1]
+    rows = vectors[:n]
+    inside = dots(rows, state.images[: known - state.counts[3]], 0, rows.shape[1])
+    R = gaussian_triangle(words, n_columns - known, n)
+    fill_normal(words, vectors[n : n + len(R)])
+    lengths = np.empty(n)
+    for j in range(n):
+        lengths[j] = length(rows[j])
+    return inside, lengths, R
+
+
+@compiled
+def end_question(vectors, inside, lengths, R, state):
+    """Return the answers, once P has been taken from the rows and from the fresh Gaussians."""
+    n, V = len(vectors) // 2, vectors.shape[1]
+    asked, known, forgotten = state.counts[0], state.counts[1], state.counts[3]
+    new, shares = split(vectors[:n], lengths, state.asked, asked, state.lost)
+    rank = min(len(R), new)
+    fresh, P = vectors[n : n + rank], state.asked[asked : asked + new]
+    seen = dots(fresh, P, 0, V)
     for i in range(rank):
-        for j in range(asked):
-            seen[i, j] = (R[i, j - asked + new] if j >= asked - new else 0.0) - seen[i, j]
-    add_combinations(fresh, seen, state.asked[:asked])
-    state.counts[0], state.counts[1] = asked, known + rank
+        for j in range(new):
+            seen[i, j] = R[i, j] - seen[i, j]
+    add_combinations(fresh, seen, P, 0, V)
 
-    rows = np.zeros((len(vectors), known + rank))
-    for c in range(len(vectors)):
-        for i in range(known):
-            rows[c, i] = inside[c, i]
+    rows = np.zeros((n, known + rank))
+    for c in range(n):
+        for i in range(forgotten, known):
+            rows[c, i] = inside[c, i - forgotten]
         for i in range(rank):
             for j in range(i, new):
                 rows[c, known + i] += R[i, j] * shares[j, c]
+    if state.is_chain:
+        forgotten = known
+    state.counts[0], state.counts[1], state.counts[3] = asked + new, known + rank, forgotten
+    for i in range(rank):
+        image = state.images[known - forgotten + i]
+        for v in range(V):
+            image[v] = fresh[i, v]
     return rows
 
 
 @compiled(fastmath=True)
-def split(vectors, asked, p, lost):
-    """Write W = P A + P₁ B; append P₁ to `asked`, return its size and B (overwrites W)."""
+def split(vectors, lengths, asked, p, lost):
+    """Write W = P A + P₁ B, the A already taken; append P₁ to `asked`, return its size and B.
+
+    `lengths` are those before; the rows of W are overwritten.
+    """
     n = len(vectors)
-    lengths = np.empty(n)
-    for j in range(n):
-        lengths[j] = np.sqrt(dot(vectors[j], vectors[j]))
-    project_out(vectors, asked[:p])
     shares = np.zeros((n, n))
     new, sine = orthonormalise(vectors, lengths, asked, p, shares)
     rounding = 1 / sine
@@ -205,12 +261,12 @@ def orthonormalise(vectors, lengths, asked, p, shares):
                 share = dot(x, done)
                 shares[i, j] += share
                 subtract(x, share, done)
-        length = np.sqrt(dot(x, x))
-        if length > lost * lengths[j]:
-            sine = min(sine, length / lengths[j])
+        left = length(x)
+        if left > lost * lengths[j]:
+            sine = min(sine, left / lengths[j])
             for v in range(len(x)):
-                asked[p + new, v] = x[v] / length
-            shares[new, j] = length
+                asked[p + new, v] = x[v] / left
+            shares[new, j] = left
             new += 1
     return new, sine
 
@@ -241,7 +297,7 @@ def advance_lanczos(rows, state):
         for j in range(block):
             x = rows[a * block + j]
             x[0] = 0  # the signal's coordinate
-            length = np.sqrt(dot(x, x))
+            before = np.sqrt(dot(x, x))
             for repeat in range(2):
                 for i in range(end):
                     y = Y[i, :size]
@@ -259,11 +315,11 @@ def advance_lanczos(rows, state):
                     T[end + i, start + j] += share
                     subtract(x, share, y)
             left = np.sqrt(dot(x, x))
-            if left <= 1e-12 * length:
+            if left <= 1e-12 * before:
                 continue
             for v in range(size):
                 x[v] /= left
-            if left < DOUBTFUL * length:  # part of it may be rounding
+            if left < DOUBTFUL * before:  # part of it may be rounding
                 for i in range(end):
                     y = Y[i, :size]
                     subtract(x, dot(x, y), y)

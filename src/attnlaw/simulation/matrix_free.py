@@ -8,6 +8,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from attnlaw.models import PooledSequences
 from attnlaw.results import Spike
+from attnlaw.simulation.gram import compiled_kernels
 from attnlaw.simulation.krylov import KrylovRun, ProductRun, find_spikes
 from attnlaw.simulation.noise import (
     FreshNoise,
@@ -18,7 +19,6 @@ from attnlaw.simulation.noise import (
 )
 from attnlaw.simulation.revealed import RevealedMatrix, fitted
 from attnlaw.simulation.spikes import isotropic_population, observed_spike, sweep_norms
-from attnlaw.simulation.tokens import LARGE, compiled_kernels
 
 __all__ = ["begin_run", "matrix_free_trial"]
 
@@ -98,13 +98,13 @@ def begin_run(
     Returns
     -------
     run : KrylovRun
-        Compiled where that helps: a table of tokens that is not large.
+        Compiled for tables of tokens, where numba is installed.
     spikes : array of shape (2, n) or None
         Coordinates of m and z̄, if they were asked for.
     """
     if isinstance(noise, TokenNoise):
         n_columns = len(noise.matrices) * (4 if with_spikes else 2)
-        if compiled_kernels() and n_columns <= 16 and noise.covariance.tokens.size < LARGE:
+        if compiled_kernels() and n_columns <= 16:
             from attnlaw.simulation.token_run import TokenRun
 
             compiled = TokenRun(noise, dimension, rng, with_spikes=with_spikes)

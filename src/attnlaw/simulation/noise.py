@@ -23,7 +23,7 @@ from attnlaw.models import PooledSequences
 from attnlaw.simulation.revealed import FullSpace, RevealedMatrix, Space, UnseenSpace
 from attnlaw.simulation.sequences import token_classes
 from attnlaw.simulation.signs import sample_signs
-from attnlaw.simulation.tokens import TokenCovariance, draw_tokens
+from attnlaw.simulation.tokens import DrawnTokens, TokenCovariance
 
 __all__ = ["FreshNoise", "GaussianNoise", "Noise", "TokenMatrix", "TokenNoise", "sample_gains"]
 
@@ -114,7 +114,7 @@ class TokenNoise:
         dtype: DTypeLike = np.float32,
     ) -> None:
         _, V, N = model.sizes(dimension)
-        tokens = draw_tokens(model.correlation, N, V, rng)
+        tokens = DrawnTokens(model.correlation, N, V, rng)
         self.rows = FullSpace(V, dtype)
         self.matrices = list(matrices)
         self.covariance = TokenCovariance(tokens, V, weights, centred=model.centred, dtype=dtype)

@@ -1,25 +1,26 @@
 """Products with the covariance of pooled tokens; the pooled vectors are never formed."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from scipy.sparse import csr_array
 
+from attnlaw.simulation.gram import (
+    CompiledGram,
+    PlainGram,
+    TokenSource,
+    compiled_kernels,
+    smallest_kind,
+)
 from attnlaw.simulation.sequences import sample_tokens
 from attnlaw.simulation.signs import coin_groups, sample_signs
 
-__all__ = ["TokenCovariance", "compiled_kernels", "draw_tokens"]
+__all__ = ["DrawnTokens", "GivenTokens", "TokenCovariance"]
 
 Floats = NDArray[np.float64]
 Vectors = NDArray[np.floating]
-
-LARGE = 4_000_000  # tokens from which a product is worth several threads
-PARTS = 4  # into which it is then cut, however many threads: the sums stay the same
 
 
 class TokenCovariance:
@@ -30,8 +31,8 @@ class TokenCovariance:
 
     Parameters
     ----------
-    tokens : array of int, shape (N, length)
-        Row of the table at every position.
+    tokens : TokenSource
+        Sequences of tokens, all of which are taken.
     n_vocab : int
         V.
     weights : array of shape (n_weights, length)
@@ -45,8 +46,8 @@ class TokenCovariance:
 
     Examples
     --------
-    >>> w = np.array([[0.5, 0.5]])
-    >>> K = TokenCovariance(np.array([[0, 1], [1, 1]]), 2, w, centred=False, dtype=np.float64)
+    >>> tokens, w = GivenTokens(np.array([[0, 1], [1, 1]])), np.array([[0.5, 0.5]])
+    >>> K = TokenCovariance(tokens, 2, w, centred=False, dtype=np.float64)
     >>> K.multiply(np.eye(2), (0, 0))
     array([[0.125, 0.125],
            [0.125, 0.625]])
@@ -54,7 +55,7 @@ class TokenCovariance:
 
     def __init__(
         self,
-        tokens: NDArray[np.integer],
+        tokens: TokenSource,
         n_vocab: int,
         weights: Floats,
         *,
@@ -62,17 +63,17 @@ class TokenCovariance:
         dtype: DTypeLike = np.float32,
         compiled: bool | None = None,
     ) -> None:
-        used = weights.any(axis=0)
-        self.tokens = np.ascontiguousarray(
-            tokens if used.all() else tokens[:, used], dtype=_smallest_kind(n_vocab)
-        )
-        self.weights = np.ascontiguousarray(weights[:, used].T, dtype=dtype)
-        self.n_vocab, self.dtype = n_vocab, np.dtype(dtype)
         kernels = None if compiled is False else compiled_kernels()
         if kernels is None and compiled:
             raise ImportError("compiled products need numba: pip install 'attnlaw[fast]'.")
-        self._gram: _Gram = _PlainGram(self) if kernels is None else _CompiledGram(self, kernels)
-        self.mean = self._gram.transpose_ones() if centred else None
+        columns = weights.T.astype(dtype)
+        self.dtype = np.dtype(dtype)
+        self.gram: PlainGram | CompiledGram
+        if kernels is None:
+            self.gram = PlainGram(tokens, n_vocab, columns)
+        else:
+            self.gram = CompiledGram(tokens, n_vocab, columns, kernels)
+        self.mean = self.gram.transpose_ones() if centred else None
 
     def multiply(self, vectors: Vectors, which: Sequence[int]) -> Vectors:
         """Return K times every column.
@@ -84,7 +85,7 @@ class TokenCovariance:
         which : sequence of n ints
             The pooling weights that each column takes: rows of `weights`.
         """
-        product = self._gram.multiply(vectors, tuple(which))
+        product = self.gram.multiply(vectors, tuple(which))
         if self.mean is not None:
             along = self.mean.T @ vectors  # (n_weights, n)
             chosen = np.equal.outer(np.arange(len(along)), which)
@@ -92,94 +93,54 @@ class TokenCovariance:
         return product
 
 
-def draw_tokens(
-    correlation: Floats, n_samples: int, n_vocab: int, rng: np.random.Generator
-) -> NDArray[np.integer]:
-    """Draw sequences of tokens as `sample_signs` and `sample_tokens` do, compiled where possible.
+class GivenTokens:
+    """Sequences of tokens in memory, shape (N, length), as a `TokenSource`."""
 
-    Returns
-    -------
-    array of int, shape (n_samples, length)
+    def __init__(self, tokens: NDArray[np.integer]) -> None:
+        self.n_samples, self._tokens, self._n_taken = len(tokens), tokens, 0
+
+    def take(self, n: int) -> NDArray[np.integer]:
+        """Return the next n sequences."""
+        self._n_taken += n
+        return self._tokens[self._n_taken - n : self._n_taken]
+
+
+class DrawnTokens:
+    """Sequences of tokens as `sample_signs` and `sample_tokens` draw them, when they are taken.
+
+    Parameters
+    ----------
+    correlation : array of shape (length, length)
+        R.
+    n_samples : int
+        N.
+    n_vocab : int
+        V.
+    rng : Generator
+        Source of randomness; compiled draws begin at a state that it gives.
     """
-    draws = compiled_draws()
-    if draws is None:
-        return sample_tokens(sample_signs(correlation, n_samples, rng), n_vocab, rng)
-    half, state = n_vocab // 2, draws.seeded_state(rng)
-    tokens = np.empty((n_samples, len(correlation)), dtype=_smallest_kind(n_vocab))
-    coins = coin_groups(correlation)
-    if coins is not None and len(coins.leaders) <= 64:
-        draws.fill_coin_tokens(state, coins.members, coins.polarity, half, tokens)
-    else:
-        draws.fill_tokens(state, sample_signs(correlation, n_samples, rng), half, tokens)
-    return tokens
 
+    def __init__(
+        self, correlation: Floats, n_samples: int, n_vocab: int, rng: np.random.Generator
+    ) -> None:
+        self.n_samples, self._n_vocab = n_samples, n_vocab
+        self._correlation, self._rng = correlation, rng
+        self._draws, self._coins = compiled_draws(), coin_groups(correlation)
+        self._state = None if self._draws is None else self._draws.seeded_state(rng)
 
-class _PlainGram:
-    """MᵀM/N by SciPy's sparse products."""
-
-    def __init__(self, K: TokenCovariance) -> None:
-        (n, length), V = K.tokens.shape, K.n_vocab
-        starts, columns = np.arange(0, n * length + 1, length), K.tokens.ravel().astype(np.int32)
-        self._matrices = [
-            csr_array((np.tile(w, n), columns, starts), shape=(n, V)) for w in K.weights.T
-        ]
-
-    def multiply(self, vectors: Vectors, which: tuple[int, ...]) -> Vectors:
-        out = np.empty_like(vectors)
-        for j in set(which):
-            M, columns = self._matrices[j], np.equal(which, j)
-            out[:, columns] = M.T @ (M @ vectors[:, columns]) / M.shape[0]
-        return out
-
-    def transpose_ones(self) -> Vectors:
-        """Return Mᵀ1/N, a column for each weights."""
-        return np.stack([M.sum(axis=0) / M.shape[0] for M in self._matrices], axis=1)
-
-
-class _CompiledGram:
-    """MᵀM/N by the numba kernels: all columns in lockstep, so each token is read once."""
-
-    def __init__(self, K: TokenCovariance, kernels: ModuleType) -> None:
-        self._K, self._kernels = K, kernels
-
-    def multiply(self, vectors: Vectors, which: tuple[int, ...]) -> Vectors:
-        weights = self._K.weights[:, which]
-        return self._product(vectors, weights, weights / len(self._K.tokens))
-
-    def transpose_ones(self) -> Vectors:
-        """Return Mᵀ1/N, a column for each weights."""
-        K = self._K
-        ones = np.ones((K.n_vocab, K.weights.shape[1]), dtype=K.dtype)
-        first = np.zeros_like(K.weights)
-        first[0] = 1  # pools a table of ones to 1, exactly
-        return self._product(ones, first, K.weights / len(K.tokens))
-
-    def _product(self, vectors: Vectors, weights: Vectors, scaled: Vectors) -> Vectors:
-        n, widest = vectors.shape[1], self._kernels.WIDTHS[-1]
-        if n > widest:
-            parts = [slice(start, start + widest) for start in range(0, n, widest)]
-            products = [
-                self._product(*(a[:, p] for a in (vectors, weights, scaled))) for p in parts
-            ]
-            return np.concatenate(products, axis=1)
-        width = next(w for w in self._kernels.WIDTHS if w >= n)
-        return self._lockstep(*(_padded(a, width) for a in (weights, scaled, vectors)))[:, :n]
-
-    def _lockstep(self, weights: Vectors, scaled: Vectors, table: Vectors) -> Vectors:
-        tokens, add = self._K.tokens, self._kernels.add_gram_product
-
-        def part(rows: NDArray[Any]) -> Vectors:
-            out = np.zeros_like(table)
-            add(rows, weights, scaled, table, out)
-            return out
-
-        if tokens.size < LARGE:
-            return part(tokens)
-        with ThreadPoolExecutor(min(PARTS, self._kernels.n_threads())) as pool:
-            return np.asarray(sum(pool.map(part, np.array_split(tokens, PARTS))))
-
-
-_Gram = _PlainGram | _CompiledGram
+    def take(self, n: int) -> NDArray[np.integer]:
+        """Draw n sequences: row of the table at every position, (n, length)."""
+        draws, coins, half = self._draws, self._coins, self._n_vocab // 2
+        if draws is None:
+            signs = sample_signs(self._correlation, n, self._rng)
+            return sample_tokens(signs, self._n_vocab, self._rng)
+        tokens = np.empty((n, len(self._correlation)), dtype=smallest_kind(self._n_vocab))
+        if coins is not None and len(coins.leaders) <= 64:
+            draws.fill_coin_tokens(self._state, coins.members, coins.polarity, half, tokens)
+        else:
+            signs = sample_signs(self._correlation, n, self._rng)
+            draws.fill_tokens(self._state, signs, half, tokens)
+        return tokens
 
 
 @cache
@@ -190,26 +151,3 @@ def compiled_draws() -> ModuleType | None:
     except ImportError:
         return None
     return draws
-
-
-@cache
-def compiled_kernels() -> ModuleType | None:
-    """Return the compiled kernels, or None where numba is not installed."""
-    try:
-        from attnlaw.simulation import kernels
-    except ImportError:
-        return None
-    return kernels
-
-
-def _smallest_kind(n_vocab: int) -> type[np.unsignedinteger]:
-    return np.uint16 if n_vocab <= 2**16 else np.uint32
-
-
-def _padded(array: Vectors, width: int) -> Vectors:
-    """Return the columns in one block of memory, with zeros up to `width`."""
-    if array.shape[1] == width:
-        return np.ascontiguousarray(array)
-    padded = np.zeros((len(array), width), dtype=array.dtype)
-    padded[:, : array.shape[1]] = array
-    return padded
