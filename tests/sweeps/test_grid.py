@@ -1,9 +1,11 @@
 """The description of a sweep: axes, cells, streams, TOML, and sentences for what is wrong."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import xarray as xr
 from numpy.testing import assert_array_equal
 
 import attnlaw as al
@@ -92,7 +94,24 @@ def test_a_sweep_survives_json(change):
 
 def test_cells_are_divided_by_their_work():
     sweep = Sweep(**{**CHEAP, "n_trials": 100, "dimension": [200, 400], "trials_per_cell": None})
-    assert sweep.trials_per_cell == 5
+    assert sweep.trials_together == 5
+    assert sweep == replace(sweep, trials_per_cell=5)
+    assert replace(sweep, n_trials=7).trials_together == 1, "what was left out is found anew"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"dimension": np.array([6, 8])},
+        {"dimension": range(6, 10, 2)},
+        {"dimension": xr.DataArray([6, 8])},
+        {"signal_norm": np.array([0.5, 2.0], dtype=np.float32)},
+        {"weights": np.array(["mean", "optimal"])},
+        {"weights": ("mean", "optimal")},
+    ],
+)
+def test_arrays_of_any_kind_are_axes(cheap, change):
+    assert Sweep(**{**CHEAP, **change}) == cheap
 
 
 def test_toml_says_the_same_as_python(tmp_path):
@@ -135,6 +154,7 @@ def test_toml_says_the_same_as_python(tmp_path):
         ({"centred": "yes"}, "centred must be true or false, got 'yes'"),
         ({"weights": [[1, 0, 0], [0, 1, 0]]}, "weights must be a name, a list of names, one vect"),
         ({"weights": ["mean", [1, 0, 0]]}, "weights must be a name, a list of names, one vector"),
+        ({"weights": {1: "mean", "1": "last"}}, "a table of labels that differ as text"),
         ({"weights": []}, r"a table of labels with names and vectors, got \[\]"),
         (
             {"correlation": "prefix"},

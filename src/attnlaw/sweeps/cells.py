@@ -36,7 +36,7 @@ class Cell:
 def cell_shape(sweep: Sweep) -> tuple[int, ...]:
     """Shape of what a cell observes: fields, trials, and axes that are observed together."""
     shared = (len(sweep.axes[name]) for name in sweep.shared_axes)
-    return (len(sweep.result_fields), sweep.trials_per_cell or 1, *shared)
+    return (len(sweep.result_fields), sweep.trials_together, *shared)
 
 
 def cell(sweep: Sweep, index: int) -> Cell:
@@ -65,7 +65,7 @@ def cell(sweep: Sweep, index: int) -> Cell:
         model=sweep.model(point),
         dimension=point["dimension"],
         ridge=point.get("ridge"),
-        n_trials=sweep.trials_per_cell or 1,
+        n_trials=sweep.trials_together,
         stream=stream,
         label=f"cell {index} ({label})" if label else f"cell {index}",
     )

@@ -122,14 +122,9 @@ class Sweep:
         choice("method", self.method, ("auto", *METHODS))
         if self.ridge is not None and self.method != "auto":
             raise complain("method", "left out when a ridge is given", self.method)
-        if self.trials_per_cell is None:
-            most = max(1, CELL_WORK // int(np.max(checked["dimension"])))
-            per_cell = max(k for k in range(1, min(n, most) + 1) if n % k == 0)
-        else:
-            per_cell = count("trials_per_cell", self.trials_per_cell)
-        if n % per_cell:
-            raise complain("trials_per_cell", f"a divisor of the {n} trials", per_cell)
-        for name, value in {**checked, "trials_per_cell": per_cell}.items():
+        if self.trials_per_cell is not None and n % count("trials_per_cell", self.trials_per_cell):
+            raise complain("trials_per_cell", f"a divisor of the {n} trials", self.trials_per_cell)
+        for name, value in checked.items():
             object.__setattr__(self, name, value)
         rest = next(self.points(*self.parameters))
         for point in self.points(*self.correlation, "weights"):
@@ -167,10 +162,18 @@ class Sweep:
         """Axes whose points are observed on the same noise, and so in the same cell."""
         return ("signal_norm",) if self.share_noise and "signal_norm" in self.axes else ()
 
+    @cached_property
+    def trials_together(self) -> int:
+        """Trials of a cell: `trials_per_cell`, or what it is if that is left out."""
+        if self.trials_per_cell is not None:
+            return int(self.trials_per_cell)
+        n, most = self.n_trials, max(1, CELL_WORK // int(np.max(self.dimension)))
+        return max(k for k in range(1, min(n, most) + 1) if n % k == 0)
+
     @property
     def cell_axes(self) -> dict[str, Sequence[Any]]:
         """Axes over which the cells range; the last one is the first trial of the cell."""
-        blocks = range(0, self.n_trials, self.trials_per_cell or 1)
+        blocks = range(0, self.n_trials, self.trials_together)
         apart: dict[str, Sequence[Any]] = {
             k: v for k, v in self.axes.items() if k not in self.shared_axes
         }
@@ -222,7 +225,8 @@ class Sweep:
     @cached_property
     def plain(self) -> dict[str, Any]:
         """`as_mapping`, made once; not to be changed."""
-        return {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+        given = {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+        return {**given, "trials_per_cell": self.trials_together}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sweep):

@@ -64,8 +64,8 @@ def axis(name: str, value: Any, check: Callable[[str, Any], Value]) -> Value | t
     >>> axis("dimension", 100, count)
     100
     """
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
+    if hasattr(value, "__array__"):  # of NumPy, pandas, xarray
+        value = np.asarray(value).tolist()
     if isinstance(value, str) or not isinstance(value, Sequence):
         return check(name, value)
     values = tuple(check(name, item) for item in value)
@@ -161,12 +161,17 @@ def weight_vectors(weights: Any) -> str | dict[str, str | tuple[float, ...]]:
     if isinstance(weights, Mapping):
         if not weights:
             raise complain("weights", "at least one", {})
-        return {
+        vectors = {
             str(label): name(f"weights.{label}", value)
             if isinstance(value, str)
             else tuple(real_array(f"weights.{label}", value, ndim=1).tolist())
             for label, value in weights.items()
         }
+        if len(vectors) < len(weights):
+            raise complain("weights", "a table of labels that differ as text", list(weights))
+        return vectors
+    if isinstance(weights, np.ndarray) and weights.dtype.kind == "U":
+        weights = weights.tolist()
     if isinstance(weights, Sequence) and any(isinstance(item, str) for item in weights):
         if all(isinstance(item, str) for item in weights):
             return {label: label for label in axis("weights", list(weights), name)}
