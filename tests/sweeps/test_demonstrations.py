@@ -150,6 +150,43 @@ def test_workers_killed_at_random_are_replaced(sweep, whole, tmp_path, n_jobs):
     assert_same(tmp_path / "store", reference)
 
 
+def test_a_cluster_that_goes_away_is_one_line_and_costs_nothing(sweep, whole, tmp_path):
+    """Its scheduler and all its workers killed; the sweep then goes on without a cluster."""
+    pytest.importorskip("distributed")
+    reference, _ = whole
+    start = (
+        "import time; from distributed import LocalCluster\n"
+        "if __name__ == '__main__':\n"
+        "    cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)\n"
+        "    print(cluster.scheduler_address, flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    (tmp_path / "cluster.py").write_text(start)
+    grid = tmp_path / "grid.toml"
+    lines = [f"{name} = {json.dumps(v)}" for name, v in THOUSAND.items() if name != "correlation"]
+    grid.write_text("\n".join([*lines, 'correlation = {kind="prefix", length=6, prefix=3}']))
+    path = tmp_path / "store"
+    program = [sys.executable, "-c", "from attnlaw.cli import main; main()", "sweep", str(grid)]
+    command = [sys.executable, str(tmp_path / "cluster.py")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as cluster:
+        address = cluster.stdout.readline().strip()
+        options = ["--out", str(path), "--scheduler", address]
+        with subprocess.Popen([*program, *options], stderr=subprocess.PIPE, text=True) as process:
+            end = time.monotonic() + 60
+            while not any(p.stat().st_size for p in path.glob("cells.journal")):
+                assert time.monotonic() < end, "no cell was computed"
+                time.sleep(0.1)
+            kill_all(cluster)
+            _, errors = process.communicate(timeout=120)
+    assert process.returncode == 2
+    assert errors.count("\n") == 1, errors
+    assert "The connection to the cluster was lost in cell" in errors
+    n_missing = open_sweep(path).attrs["n_cells_missing"]
+    assert 0 < n_missing < sweep.n_cells
+    run_sweep(sweep, path, n_jobs=2)
+    assert_same(path, reference)
+
+
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_workers_of_a_cluster_killed_in_the_middle(sweep, whole, tmp_path, n_threads):
     distributed = pytest.importorskip("distributed")

@@ -3,6 +3,8 @@
 import logging
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -61,13 +63,11 @@ def command(
 
     if scheduler is not None and jobs is not None:
         raise click.UsageError("--jobs and --scheduler exclude each other.")
-    if scheduler is not None:
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters is raised
     sweep = load_sweep(grid)
     n_jobs = 1 if scheduler is not None else min(jobs or _n_cores(), sweep.n_cells)
     bar = _Bar(sweep.n_cells)
     try:
-        with bar:
+        with bar, _without_logs():
             data = run_sweep(sweep, out, n_jobs=n_jobs, scheduler=scheduler, progress=bar.show)
     except KeyboardInterrupt:
         click.echo(
@@ -86,6 +86,17 @@ def command(
     else:
         for name, text in _facts(summary):
             click.echo(f"{name:<16}{text}")
+
+
+@contextmanager
+def _without_logs() -> Iterator[None]:
+    """Keep Dask's accounts of lost connections off the terminal: what matters is raised."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 class _Bar:
