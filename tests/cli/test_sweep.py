@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from attnlaw.cli.sweep import _Bar
 from attnlaw.sweeps import load_sweep, open_sweep
 
 GRID = """
@@ -59,6 +60,18 @@ def test_a_log_gets_a_line_now_and_then(run, grid, tmp_path, monkeypatch):
     assert len(lines) == 4
     assert lines[0].startswith("attnlaw: 1 of 4 cells done, 0:00:0")
     assert lines[-1] == "attnlaw: 4 of 4 cells done, 0:00:00 left"
+
+
+def test_the_time_left_is_that_of_cells_and_not_of_the_start():
+    """A run that goes on jumps to what is done, and its workers take seconds to start."""
+    bar = _Bar(1000)
+    bar.show(500, 1000)
+    time.sleep(0.5)
+    for done in range(501, 504):
+        time.sleep(0.01)
+        bar.show(done, 1000)
+    (task,) = bar._progress.tasks
+    assert 4 < task.time_remaining < 30  # 497 cells of 10 ms; with the start it would be 90 s
 
 
 def test_another_grid_is_refused_in_one_line(run, grid, tmp_path):

@@ -133,7 +133,10 @@ class _Bar:
 
     def show(self, n_done: int, n_cells: int) -> None:
         self.n_done = n_done
-        self._progress.update(self._task, completed=n_done)
+        if self._begun is None:  # what an earlier run has done says nothing about the time left
+            self._progress.reset(self._task, completed=n_done)
+        else:
+            self._progress.update(self._task, completed=n_done)
         now = time.monotonic()
         begun, n_before = self._begun = self._begun or (now, n_done)
         if self._progress.disable and now > self._last_line + LINE_SECONDS and n_done > n_before:
