@@ -99,6 +99,21 @@ def test_what_is_wrong_in_the_file_is_one_line(run, grid, tmp_path, old, new, se
     assert not (tmp_path / "store").exists()
 
 
+@pytest.mark.parametrize(
+    ("missing", "options", "extra"),
+    [("netCDF4", ["--jobs", "1"], "sweeps"), ("distributed", ["--scheduler", "x"], "cluster")],
+)
+def test_a_missing_extra_is_told_with_its_cure(
+    run, grid, tmp_path, monkeypatch, missing, options, extra
+):
+    monkeypatch.setattr(
+        "attnlaw.sweeps.run.find_spec", lambda name: None if name == missing else 1
+    )
+    code, _, err = run("sweep", str(grid), "--out", str(tmp_path / "store"), *options)
+    assert (code, err.count("\n")) == (2, 1)
+    assert f"Sweeps need {missing}, which is not installed: pip install 'attnlaw[{extra}]'" in err
+
+
 def test_jobs_and_scheduler_exclude_each_other(run, grid, tmp_path):
     both = ["--jobs", "2", "--scheduler", "tcp://x:1"]
     code, _, err = run("sweep", str(grid), "--out", str(tmp_path / "store"), *both)

@@ -80,7 +80,8 @@ class Program(click.Group):
         except MemoryError as error:
             _fail(str(error) or "the sizes asked for do not fit in memory", BAD_INPUT)
         except ModuleNotFoundError as error:
-            _fail(f"{error.name} is not installed, and this command needs it", BAD_INPUT)
+            bare = f"{error.name} is not installed, and this command needs it"
+            _fail(str(error) if "pip install" in str(error) else bare, BAD_INPUT)
         except (ValueError, TypeError, OSError, OverflowError) as error:
             _fail(str(error), BAD_INPUT)
 
