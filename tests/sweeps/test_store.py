@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import attnlaw as al
+from attnlaw.simulation.trials import trial_memory
 from attnlaw.sweeps import StoreError, Sweep, open_sweep, run_sweep
 from attnlaw.sweeps import run as run_module
 from attnlaw.sweeps import store as store_module
@@ -343,6 +344,16 @@ def test_a_file_is_no_store(cheap, tmp_path):
 def test_what_is_bound_to_fail_is_refused_at_once(tmp_path, change, words):
     with pytest.raises(ValueError, match=words):
         run_sweep(Sweep(**{**CHEAP, **change}), tmp_path / "store")
+    assert not (tmp_path / "store").exists()
+
+
+def test_more_workers_than_the_memory_holds_are_refused(cheap, tmp_path, monkeypatch):
+    largest = {"dimension": 8, "sample_ratio": 0.25, "weights": "mean"}
+    one = trial_memory(cheap.model({**cheap.parameters, **largest}), 8)
+    monkeypatch.setattr("attnlaw.sweeps.rehearsal.available_memory", lambda: 5.5 * one)
+    monkeypatch.setattr("attnlaw.sweeps.rehearsal._check_results", lambda sweep: None)
+    with pytest.raises(ValueError, match=r"n_jobs must be at most 5, since a cell .* got 50"):
+        run_sweep(cheap, tmp_path / "store", n_jobs=50)
     assert not (tmp_path / "store").exists()
 
 

@@ -14,20 +14,20 @@ GIB = 2**30
 COPIES = 4  # of all results that are in memory while the dataset is made and written
 
 
-def rehearse(sweep: Sweep, *, is_local: bool) -> None:
+def rehearse(sweep: Sweep, n_jobs: int | None) -> None:
     """Raise what some cell of the sweep, or its dataset, is bound to raise.
 
     Parameters
     ----------
     sweep : Sweep
         The grid.
-    is_local : bool
-        Whether cells are computed on this machine, so that its memory has to hold them.
+    n_jobs : int or None
+        Cells that the memory of this machine has to hold at a time; None on a cluster.
     """
     _check_results(sweep)
     _check_signs(sweep)
-    if is_local:
-        _check_trials(sweep)
+    if n_jobs is not None:
+        _check_trials(sweep, n_jobs)
     dataset.predicted(sweep)
 
 
@@ -52,9 +52,9 @@ def _check_signs(sweep: Sweep) -> None:
         sample_signs(sweep.model({**first, **point}).correlation, 0, rng=0)
 
 
-def _check_trials(sweep: Sweep) -> None:
+def _check_trials(sweep: Sweep, n_jobs: int) -> None:
     """Ask for the memory of a trial where there are most tokens, sequences and positions."""
-    from attnlaw.simulation.memory import check_memory, reference_memory
+    from attnlaw.simulation.memory import check_memory
     from attnlaw.simulation.trials import trial_memory
 
     def values(name: str) -> tuple[Any, ...]:
@@ -70,11 +70,20 @@ def _check_trials(sweep: Sweep) -> None:
         largest["signal_norm"] = values("signal_norm")
     # the largest vocabulary has the smallest ratio, but for 0, which means none
     ratios = {min(values("vocab_ratio")), min(filter(None, values("vocab_ratio")), default=0.0)}
+    most = 0
     for point in sweep.points("sampling", "dimension"):
         for ratio in ratios:
             d = point["dimension"]
             model = sweep.model({**largest, **point, "vocab_ratio": ratio})
-            if sweep.ridge is None:
-                check_memory(trial_memory(model, d, sweep.method), d)
-            else:
-                check_memory(reference_memory(model, d), d)
+            is_spike = sweep.ridge is None
+            needed = trial_memory(model, d, sweep.method if is_spike else "reference")
+            check_memory(needed, d)
+            most = max(most, needed)
+    available = available_memory()
+    if min(n_jobs, sweep.n_cells) * most > available:
+        raise complain(
+            "n_jobs",
+            f"at most {int(available / most)}, since a cell takes up to {most / GIB:.3g} of the "
+            f"{available / GIB:.3g} GiB of memory available",
+            n_jobs,
+        )

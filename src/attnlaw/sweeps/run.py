@@ -95,7 +95,7 @@ def run_sweep(
         if progress is not None:
             progress(sweep.n_cells, sweep.n_cells)
         return open_sweep(store)
-    rehearse(sweep, is_local=scheduler is None)
+    rehearse(sweep, n_jobs if scheduler is None else None)
     cluster = nullcontext() if scheduler is None else connected(scheduler)
     with cluster as client, writing(store, sweep):
         if not (store / RESULTS).exists():
