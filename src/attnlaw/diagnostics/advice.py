@@ -187,7 +187,10 @@ def _candidates(
     coherence = measure_coherence(_some(data, rng), choices, rng, run)
     choices["learned"] = coherence.weights
     report(LEARNED)
-    weights = {k: pooling_weights(w, L, data.mask) for k, w in {**choices, **by_fold}.items()}
+    weights = {
+        name: pooling_weights(choice, L, data.mask).astype(np.float32)  # one for each token
+        for name, choice in {**choices, **by_fold}.items()
+    }
     pooled = pool_all(data, weights, run)
     if study is not None:
         study.judge(pooled, run)
@@ -233,7 +236,7 @@ def _candidates(
 def _coherent(
     name: str,
     coherence: Coherence,
-    weights: Floats,
+    weights: NDArray[np.float32],
     noise: Basis,
     n_samples: int,
     quantile: float,
@@ -241,7 +244,7 @@ def _coherent(
     """Return the fields of a candidate that come from coherence; gains at a normal quantile."""
     from scipy.special import ndtri
 
-    kappa = float(np.mean(np.sum(weights**2, axis=-1)))
+    kappa = float(np.mean(np.sum(weights**2, axis=-1), dtype=np.float64))
     shares = noise.components(coherence.direction) ** 2
     spiked = Spiked(variances=noise.variances, shares=shares)
     snr, error = coherence.snr[name], float(ndtri(0.975)) * coherence.snr_error[name]

@@ -49,7 +49,7 @@ def position_means(data: Sequences) -> Floats:
 
 
 def independent_noise(
-    data: Sequences, means: Floats, weights: Floats, rng: np.random.Generator
+    data: Sequences, means: Floats, weights: NDArray[np.floating], rng: np.random.Generator
 ) -> Floats:
     """Covariance that pooled sequences would have if their tokens were independent.
 

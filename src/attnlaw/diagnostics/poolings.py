@@ -53,7 +53,7 @@ def pooling_weights(
 
 def pool_all(
     data: Sequences,
-    weights: Mapping[str, Floats],
+    weights: Mapping[str, NDArray[np.floating]],
     run: Run = map,
 ) -> dict[str, Rows]:
     """Pool the sequences by several weights at once; tokens are laid out only once.
