@@ -1,6 +1,6 @@
 """Which pooling to use on your own sequences, how sure that is, and what more data would bring."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -184,9 +184,16 @@ def _candidates(
     if study is not None:
         choices["trained"], by_fold = study.train(run)
         report(TRAINED)
-    coherence = measure_coherence(_some(data, rng), choices, rng, run)
+
+    def reporting(function: Callable[..., Any], parts: list[Any]) -> Iterator[Any]:
+        """Run the searches for weights, of all sequences and of each half."""
+        before = TRAINED if study is not None else 0.0
+        for done, found in enumerate(run(function, parts), start=1):
+            report(before + (LEARNED - before) * done / len(parts))
+            yield found
+
+    coherence = measure_coherence(_some(data, rng), choices, rng, reporting)
     choices["learned"] = coherence.weights
-    report(LEARNED)
     weights = {
         name: pooling_weights(choice, L, data.mask).astype(np.float32)  # one for each token
         for name, choice in {**choices, **by_fold}.items()
