@@ -274,7 +274,7 @@ def test_progress_rises_to_one():
     T = np.random.default_rng(14).standard_normal((200, 4, 6))
     shares = []
     advise_pooling(T, labels=np.arange(200) % 2, progress=shares.append)
-    assert len(shares) == 1 + 3 + 1 + 6  # training, three searches, judging, six poolings
+    assert len(shares) == 1 + 9 + 1 + 6  # training, searches, judging, six poolings
     assert shares == sorted(set(shares))
     assert 0 < shares[0] < shares[-1] == 1
 

@@ -1,6 +1,7 @@
 """Which pooling to use on your own sequences, how sure that is, and what more data would bring."""
 
 from collections.abc import Callable, Iterator
+from itertools import count as count_from
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ Choice = str | Floats  # a pooling, as `pooling_weights` takes it
 LEARNED_FROM = 3000  # sequences from which weights are learned without labels
 JUDGED_ON = 50_000  # sequences that are pooled and classified
 MOST_OUTLIERS = 50  # that are counted
+N_SEARCHED = 9  # searches: three to prepare, and each with signs and without
 TRAINED, LEARNED, JUDGED = 0.15, 0.6, 0.8  # share of the work that is done by then, about
 
 
@@ -185,11 +187,12 @@ def _candidates(
         choices["trained"], by_fold = study.train(run)
         report(TRAINED)
 
-    def reporting(function: Callable[..., Any], parts: list[Any]) -> Iterator[Any]:
-        """Run the searches for weights, of all sequences and of each half."""
-        before = TRAINED if study is not None else 0.0
-        for done, found in enumerate(run(function, parts), start=1):
-            report(before + (LEARNED - before) * done / len(parts))
+    before, searched = (0.0 if study is None else TRAINED), count_from(1)
+
+    def reporting(function: Callable[..., Any], *parts: Any) -> Iterator[Any]:
+        """Prepare the searches of all sequences and of each half, then search for weights."""
+        for found in run(function, *parts):
+            report(before + (LEARNED - before) * next(searched) / N_SEARCHED)
             yield found
 
     coherence = measure_coherence(_some(data, rng), choices, rng, reporting)

@@ -12,7 +12,7 @@ turns, J never falls. Several starts are carried along together, so that each pa
 is one matrix product (docs/theory/weights-from-data.md, "Where to start").
 """
 
-from functools import cached_property
+from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
@@ -60,29 +60,36 @@ def cross_position_covariance(data: Sequences, directions: Floats) -> Floats:
 
 
 class Search:
-    """The search for the maximum of J(w, u) over unit weights and directions."""
+    """The search for the maximum of J(w, u) over unit weights and directions.
+
+    Weights with signs and without may be searched for in two threads.
+    """
 
     def __init__(self, data: Sequences, rng: np.random.Generator) -> None:
         data = data.by_length()
-        self._data, self._rng = data, rng
+        self._data = data
         self._few = data.some(max(1024, EXPLORED // data.shape[1]), rng)
+        self._cheap_starts = cheap_starts(self._few, rng)
+        plain, with_signs, self._for_pairs = rng.spawn(3)
+        self._rngs = {False: plain, True: with_signs}  # what is drawn does not depend on threads
+        self._lock = Lock()
+        self._pairs: Floats | None = None
 
-    @cached_property
-    def _cheap_starts(self) -> Floats:
-        return cheap_starts(self._few, self._rng)
-
-    @cached_property
     def _pairwise_starts(self) -> Floats:
-        return pairwise_starts(self._few, self._rng)
+        with self._lock:
+            if self._pairs is None:
+                self._pairs = pairwise_starts(self._few, self._for_pairs)
+            return self._pairs
 
     def maximise(self, *, signed: bool = True) -> Optimum:
         """Return the best of what several starts lead to.
 
         Unless `signed`, among weights that are not negative.
         """
-        W, U, J = _explore(self._few, self._cheap_starts, self._rng, signed)
+        rng = self._rngs[signed]
+        W, U, J = _explore(self._few, self._cheap_starts, rng, signed)
         if not _agree(W):
-            found = _explore(self._few, self._pairwise_starts, self._rng, signed)
+            found = _explore(self._few, self._pairwise_starts(), rng, signed)
             W = np.concatenate([W, found[0]])
             U = np.concatenate([U, found[1]], axis=1)
             J = np.concatenate([J, found[2]])

@@ -6,7 +6,7 @@ independent numbers with mean (a·u)² (wᵀRw − wᵀw), whatever w and u are.
 """
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,7 +122,7 @@ def learn_and_judge(
     rng: np.random.Generator,
     *,
     signed: bool | str = "auto",
-    run: Callable[..., Iterable[list[Optimum]]] = map,
+    run: Callable[..., Iterable[Any]] = map,
 ) -> Judged:
     """Learn weights and a direction from all sequences, and judge them by their two halves.
 
@@ -132,14 +132,10 @@ def learn_and_judge(
     if signed not in (True, False, "auto"):
         raise complain("signed", "True, False or 'auto'", signed)
     tried = (False, True) if signed == "auto" else (bool(signed),)
-    parts = (data, *halves)
-    searches = [Search(part, own) for part, own in zip(parts, rng.spawn(3), strict=True)]
-
-    def optima(search: Search) -> list[Optimum]:
-        return [search.maximise(signed=signed) for signed in tried]
-
+    searches = list(run(Search, (data, *halves), rng.spawn(3)))
+    optima = list(run(_maximise, searches * len(tried), np.repeat(tried, 3).tolist()))
     found = []
-    for best, *fits in zip(*run(optima, searches), strict=True):
+    for best, *fits in (optima[k : k + 3] for k in range(0, len(optima), 3)):
         held_out = judge(halves, fits)
         power = signal_power(data, fits, held_out.covariance, rng)
         found.append(Judged(best, fits, held_out, power))
@@ -147,6 +143,10 @@ def learn_and_judge(
         return found[0]
     plain, with_signs = found
     return with_signs if with_signs.snr > SIGNS_MUST_GAIN * plain.snr else plain
+
+
+def _maximise(search: Search, signed: bool) -> Optimum:
+    return search.maximise(signed=signed)
 
 
 def bootstrap_means(values: Floats, n: int, rng: np.random.Generator) -> Floats:
