@@ -11,6 +11,7 @@ Times are those of the processor on one thread. Exit code 0 if the first 1,000 p
 first order take at most 20 ms and all edges agree to 1e-6.
 """
 
+import argparse
 import sys
 import time
 import warnings
@@ -49,6 +50,7 @@ def rmtool_polynomial(beta: float, phi: int):
 
 
 def main() -> int:
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     warnings.simplefilter("ignore", al.RegimeWarning)
     warnings.filterwarnings("ignore", message="All roots returned")
     import rmtool

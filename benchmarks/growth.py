@@ -99,7 +99,8 @@ def draw(rows: list[dict[str, float]], path: Path) -> None:
             ax.set_ylabel(label)
         processor = [row["processor"] for row in rows]
         axes[0].loglog(d, processor, "o", mfc="none", color=style.EDGE, label="processors")
-        axes[0].legend(loc="upper left")
+        clock, line, processors = axes[0].get_lines()
+        axes[0].legend(handles=[processors, clock, line], loc="upper left")
         table = 8 * 2.5 * d**2 / 2**30  # V × d numbers
         axes[1].loglog(d, table, color=style.PREDICTED)
         axes[1].annotate("the table alone,\nif it were formed", (2e4, 2.6), color=style.PREDICTED)

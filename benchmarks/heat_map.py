@@ -11,6 +11,7 @@ the first call after the import, which also has to ask the system for memory, is
 Exit code 0 if the first call, too, is at least 100 times faster and agrees to 1e-13.
 """
 
+import argparse
 import math
 import statistics
 import sys
@@ -60,6 +61,7 @@ def seconds(function, *arguments):
 
 
 def main() -> bool:
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     norms, deltas = np.linspace(0.0, 3.0, SIZE), np.linspace(0.001, 2.0, SIZE)
     first, ours = seconds(one_call, norms, deltas)
     slow, expected = seconds(loop, norms, deltas)

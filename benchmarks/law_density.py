@@ -8,6 +8,7 @@ are the best of several, of the processor on one thread. Exit code 0 if attnlaw 
 times faster than rmtool's second call and both are within 1e-12 of the exact values.
 """
 
+import argparse
 import sys
 import time
 import warnings
@@ -47,6 +48,7 @@ def error(values: np.ndarray, reference: list) -> float:
 
 
 def main() -> int:
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     law = MarchenkoPastur(0.5) @ MarchenkoPastur(0.4)
     # 2/5 is no binary fraction: its rounding moves the density by less than 1e-15.
     x = np.linspace(*law.edges, POINTS + 2)[1:-1]

@@ -7,6 +7,7 @@ and warm before the clock starts, as they are in any work of more than a few sec
 are compared. Exit code 0 if two processes are at least 1.7 times as fast as one.
 """
 
+import argparse
 import statistics
 import sys
 import time
@@ -30,6 +31,7 @@ def observe(n_workers: int, n_trials: int = TRIALS) -> tuple[float, np.ndarray]:
 
 
 def main() -> int:
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     for n_workers in (1, 2):
         observe(n_workers, 8)  # starts processes, loads what is compiled
     ratios = []
