@@ -227,6 +227,22 @@ def test_in_a_long_chain_rounding_does_not_grow(engine, monkeypatch):
     assert np.linalg.eigvalsh(run.matrix[0])[-1] < 1.1 * al.predict(MODEL).bulk_edge[0]
 
 
+@needs_numba
+def test_no_trial_takes_rounding_for_a_direction():
+    """Tokens that are not centred ask nearly dependent questions; one trial in 200 went astray."""
+    R = al.prefix_correlation(20, prefix=5)
+    model = al.PooledSequences(
+        vocab_ratio=0.5,
+        sample_ratio=0.4,
+        signal_norm=1.2,
+        correlation=R,
+        weights=al.causal_weights(20),
+        centred=False,
+    )
+    seen = al.observe(model, 320, 200, rng=5, method="matrix-free")
+    assert seen.bulk_edge.max() < 1.2 * al.predict(model).bulk_edge
+
+
 @engines
 @pytest.mark.parametrize("dimension", [2, 3, 7])
 @pytest.mark.parametrize("reading", READINGS)

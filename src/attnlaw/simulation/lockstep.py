@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from attnlaw.simulation.draws import chi, fill_normal
 from attnlaw.simulation.kernels import add_gram_product, compiled
 from attnlaw.simulation.lanczos import DOUBTFUL
-from attnlaw.simulation.revealed import OBLIQUE
+from attnlaw.simulation.revealed import GENUINE, OBLIQUE
 from attnlaw.simulation.rows import (
     TILE,
     add_combinations,
@@ -226,32 +226,33 @@ def end_question(vectors, inside, lengths, R, state):
 def split(vectors, lengths, asked, p, lost):
     """Write W = P A + P₁ B, the A already taken; append P₁ to `asked`, return its size and B.
 
-    `lengths` are those before; the rows of W are overwritten.
+    `lengths` are those before; the rows of W are overwritten. See `RevealedMatrix._split`.
     """
     n = len(vectors)
     shares = np.zeros((n, n))
-    new, sine = orthonormalise(vectors, lengths, asked, p, shares)
-    rounding = 1 / sine
-    lost[0], lost[1] = lost[1], rounding + max(lost[0], lost[1]) / sine
+    least = 10 * np.finfo(vectors.dtype).eps
+    new, sine = orthonormalise(vectors, lengths, least, asked, p, shares)
+    lost[0], lost[1] = lost[1], (1 + max(lost[0], lost[1])) / sine
     if lost[1] > OBLIQUE:
-        lost[1] = rounding
+        lost[1] = 1 / sine
         again = asked[p : p + new].copy()
         project_out(again, asked[:p])
-        correction = np.zeros((n, n))
-        new, _ = orthonormalise(again, np.ones(new), asked, p, correction)
-        before = shares.copy()
+        correction, first = np.zeros((n, n)), shares.copy()
+        new, _ = orthonormalise(again, np.ones(new), GENUINE, asked, p, correction)
         for i in range(n):
             for j in range(n):
                 shares[i, j] = 0
                 for k in range(n):
-                    shares[i, j] += correction[i, k] * before[k, j]
+                    shares[i, j] += correction[i, k] * first[k, j]
     return new, shares
 
 
 @compiled(fastmath=True)
-def orthonormalise(vectors, lengths, asked, p, shares):
-    """Append orthonormal rows to `asked` from row p on; return how many, and the least sine."""
-    lost = 10 * np.finfo(vectors.dtype).eps
+def orthonormalise(vectors, lengths, least, asked, p, shares):
+    """Append orthonormal rows to `asked` from row p on; return how many, and the least sine.
+
+    What is left of a row counts as rounding where it is shorter than its length times `least`.
+    """
     new, sine = 0, 1.0
     for j in range(len(vectors)):
         x = vectors[j]
@@ -262,7 +263,7 @@ def orthonormalise(vectors, lengths, asked, p, shares):
                 shares[i, j] += share
                 subtract(x, share, done)
         left = length(x)
-        if left > lost * lengths[j]:
+        if left > least * lengths[j]:
             sine = min(sine, left / lengths[j])
             for v in range(len(x)):
                 asked[p + new, v] = x[v] / left

@@ -18,6 +18,7 @@ Floats = NDArray[np.float64]
 Vectors = NDArray[np.floating]
 
 OBLIQUE = 100.0  # inner products that may be taken for zero, in units of the rounding
+GENUINE = 0.7  # what a second projection must leave of a direction that is not made of rounding
 
 
 class Space(Protocol):
@@ -175,18 +176,19 @@ class RevealedMatrix:
         One projection turns inner products ε among the columns of P into at most ε/sine between
         P and P₁, the sine being that of the angle between W and P. In a Krylov space W lies
         mostly along the last two blocks, so without a second projection ε would grow from step
-        to step; it is followed, and the second one is made when it is needed.
+        to step; it is followed, and the second one is made when it is needed. A direction of
+        which that leaves little was made of rounding and of ε: it is no direction of W, and
+        kept, it would make ε grow again.
         """
         W = fitted(vectors, self.rows.size)
         lengths = np.sqrt(np.einsum("ij,ij->j", W, W, dtype=np.float64))
         W = W - self._asked.combine(self._asked.dot(W), self.rows.size)
-        new, shares, sine = orthonormal(W, lengths)
-        rounding = 1 / sine
-        self._lost = self._lost[1], rounding + max(self._lost) / sine
+        new, shares, sine = orthonormal(W, lengths, max(1e-7, 10 * np.finfo(W.dtype).eps))
+        self._lost = self._lost[1], (1 + max(self._lost)) / sine
         if self._lost[1] > OBLIQUE:
-            self._lost = self._lost[0], rounding
+            self._lost = self._lost[0], 1 / sine
             new = new - self._asked.combine(self._asked.dot(new), self.rows.size)
-            new, correction, _ = orthonormal(new, np.ones(new.shape[1]))
+            new, correction, _ = orthonormal(new, np.ones(new.shape[1]), GENUINE)
             shares = correction @ shares
         self._asked.append(new)
         return new, shares
@@ -254,22 +256,22 @@ class Columns:
         return fitted(total, size)
 
 
-def orthonormal(vectors: Vectors, lengths: Floats) -> tuple[Vectors, Floats, float]:
+def orthonormal(vectors: Vectors, lengths: Floats, least: float) -> tuple[Vectors, Floats, float]:
     """Return orthonormal Q and B with vectors = Q B, and the smallest sine met.
 
     `lengths` are those of the same vectors before anything was taken from them: what is left of
-    one counts as rounding, and gives no column of Q, when it is that much shorter.
+    one counts as rounding, and gives no column of Q, when it is shorter by a factor of `least`.
 
     Examples
     --------
-    >>> Q, B, _ = orthonormal(np.array([[3.0, 6.0], [4.0, 8.0]]), np.array([5.0, 10.0]))
+    >>> Q, B, _ = orthonormal(np.array([[3.0, 6.0], [4.0, 8.0]]), np.array([5.0, 10.0]), 1e-7)
     >>> Q.shape, np.allclose(Q @ B, [[3, 6], [4, 8]])
     ((2, 1), True)
     """
     inverse = np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0)
     long = vectors.astype(np.float64, copy=False)
     values, turns = np.linalg.eigh(inverse[:, None] * (long.T @ long) * inverse)  # squared sines
-    kept = values > max(1e-14, (10 * np.finfo(vectors.dtype).eps) ** 2)
+    kept = values > least**2
     roots, turns = np.sqrt(values[kept]), turns[:, kept]
     Q = vectors @ (inverse[:, None] * turns / roots).astype(vectors.dtype)
     return Q, (turns * roots).T * lengths, float(np.sqrt(values[kept].min(initial=1.0)))
