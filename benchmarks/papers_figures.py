@@ -6,7 +6,7 @@
 It computes, with the code of `attnlaw reproduce` and its settings but 100 trials everywhere,
 
     Fig. 2   2 weightings × 2 samplings × 4 vocabulary ratios × 8 norms, d = 400
-    Fig. 3   3 bulks of 32,000 eigenvalues with their outliers and edges, d = 320
+    Fig. 3   3 bulks of 25,600 eigenvalues with their outliers and edges, d = 256
     Fig. 4   2 correlations × 3 weightings × 2 samplings × 12 norms, d = 400
     Fig. 5   3 weightings × 4 prefixes × 24 norms, d = 1000; SNR at 9 lengths
 
@@ -33,7 +33,7 @@ import numpy as np
 PROMISED = 10.0
 SIZES = {
     "phase_diagram": (400, 100),
-    "bulk": (320, 100),
+    "bulk": (256, 100),
     "alignment": (400, 100),
     "critical_signal": (1000, 100, 20_000),
 }
