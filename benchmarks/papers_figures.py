@@ -6,9 +6,9 @@
 It computes, with the code of `attnlaw reproduce` and its settings but 100 trials everywhere,
 
     Fig. 2   2 weightings × 2 samplings × 4 vocabulary ratios × 8 norms, d = 400
-    Fig. 3   3 bulks of 25,600 eigenvalues with their outliers and edges, d = 256
+    Fig. 3   3 bulks of 32,000 eigenvalues with their outliers and edges, d = 320
     Fig. 4   2 correlations × 3 weightings × 2 samplings × 12 norms, d = 400
-    Fig. 5   3 weightings × 4 prefixes × 24 norms, d = 1000; SNR at 9 lengths
+    Fig. 5   3 weightings × 4 prefixes × 24 norms, d = 800; SNR at 9 lengths
 
 and every check that its verdicts are made of. The time is that of the whole program, start of
 Python and imports included. It runs twice: with an empty cache for what numba compiles, then with
@@ -33,9 +33,9 @@ import numpy as np
 PROMISED = 10.0
 SIZES = {
     "phase_diagram": (400, 100),
-    "bulk": (256, 100),
+    "bulk": (320, 100),
     "alignment": (400, 100),
-    "critical_signal": (1000, 100, 20_000),
+    "critical_signal": (800, 100, 20_000),
 }
 PARTS = {  # the constant of each figure whose values can be computed one by one
     "bulk": "PANELS",
