@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
+from attnlaw.simulation.workers import one_blas_thread
+
 __all__ = ["Run", "side_by_side"]
 
 Run = Callable[..., Iterable]  # type: ignore[type-arg]  # like `map`
@@ -34,10 +36,7 @@ def side_by_side(dimension: int) -> Iterator[Run]:
     if dimension >= WIDE:
         yield map
         return
-    import scipy.linalg  # noqa: F401  has a BLAS of its own, which must be there to be limited
-    from threadpoolctl import threadpool_limits
-
     n_processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
     n_threads = min(n_processors or os.cpu_count() or 1, MOST_THREADS)
-    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(n_threads) as executor:
+    with one_blas_thread(), ThreadPoolExecutor(n_threads) as executor:
         yield executor.map
