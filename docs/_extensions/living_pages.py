@@ -46,7 +46,7 @@ PLOT = re.compile(r"^\.\. plot::\n", re.MULTILINE)
 
 
 def run_examples(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Run a page's examples; complain about the first that fails, or when there are none."""
+    """Run a page's examples; report the first that fails, or when there are none."""
     path = Path(app.env.doc2path(docname))
     if path.suffix != ".md":
         return

@@ -9,13 +9,13 @@ from . import (
     sweeps,
     theory,
 )
-from ._validation import RegimeWarning
+from ._checks import RegimeWarning
 from .correlations import (
     autoregressive_correlation,
     prefix_correlation,
     spiked_correlation,
 )
-from .covariance import (
+from .data.covariance import (
     CovarianceAccumulator,
     PooledCovariance,
     pooled_covariance,

@@ -7,7 +7,7 @@ usual R; any symmetric positive semi-definite matrix with a unit diagonal does a
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._validation import ALWAYS_THERE, available_memory, complain, count, real_array
+from attnlaw._checks import ALWAYS_THERE, available_memory, count, invalid_argument, real_array
 
 __all__ = [
     "autoregressive_correlation",
@@ -44,10 +44,10 @@ def prefix_correlation(length: int, prefix: int, within: float = 1.0) -> NDArray
     """
     L, p = _checked_length(length), count("prefix", prefix, at_least=0)
     if p > L:
-        raise complain("prefix", f"at most the length {L}", prefix)
+        raise invalid_argument("prefix", f"at most the length {L}", prefix)
     r = float(real_array("within", within, ndim=0))
     if not 0 <= r <= 1:
-        raise complain("within", "between 0 and 1", within)
+        raise invalid_argument("within", "between 0 and 1", within)
     R = np.eye(L)
     R[:p, :p] += r * (1 - np.eye(p))
     return R
@@ -80,10 +80,10 @@ def spiked_correlation(strength: float, direction: ArrayLike) -> NDArray[np.floa
     q = real_array("direction", direction, ndim=1)
     eta = float(real_array("strength", strength, ndim=0))
     if eta < 0:
-        raise complain("strength", "at least 0", strength)
+        raise invalid_argument("strength", "at least 0", strength)
     size = np.linalg.norm(q)
     if size == 0:
-        raise complain("direction", "different from zero", direction)
+        raise invalid_argument("direction", "different from zero", direction)
     q = q / size
     scale = 1 / np.sqrt(1 + eta * q**2)
     R = eta * np.outer(q * scale, q * scale)
@@ -111,7 +111,7 @@ def autoregressive_correlation(length: int, coefficient: float) -> NDArray[np.fl
     L = _checked_length(length)
     a = float(real_array("coefficient", coefficient, ndim=0))
     if not -1 <= a <= 1:
-        raise complain("coefficient", "between -1 and 1", coefficient)
+        raise invalid_argument("coefficient", "between -1 and 1", coefficient)
     distance = np.abs(np.subtract.outer(np.arange(L), np.arange(L)))
     return np.asarray(a**distance, dtype=np.float64)
 
@@ -120,15 +120,17 @@ def check_correlation(correlation: ArrayLike) -> NDArray[np.float64]:
     """Return a user's correlation matrix, checked: square, unit diagonal, symmetric, PSD."""
     R = real_array("correlation", correlation, ndim=2)
     if R.shape[0] != R.shape[1] or R.size == 0:
-        raise complain("correlation", "a square matrix", R)
+        raise invalid_argument("correlation", "a square matrix", R)
     if not np.allclose(np.diag(R), 1, rtol=0, atol=1e-10):
-        raise complain("correlation", "a matrix with a unit diagonal", np.diag(R).tolist())
+        raise invalid_argument("correlation", "a matrix with a unit diagonal", np.diag(R).tolist())
     asymmetry = float(np.abs(R - R.T).max())
     if asymmetry > 1e-10:
-        raise complain("correlation", "symmetric to 1e-10", f"an asymmetry of {asymmetry:.3g}")
+        raise invalid_argument(
+            "correlation", "symmetric to 1e-10", f"an asymmetry of {asymmetry:.3g}"
+        )
     smallest = float(np.linalg.eigvalsh(R)[0])
     if smallest < -1e-10 * len(R):
-        raise complain(
+        raise invalid_argument(
             "correlation", "positive semi-definite", f"a smallest eigenvalue of {smallest:.3g}"
         )
     return R
@@ -142,7 +144,7 @@ def _checked_length(length: int) -> int:
         return L
     available = available_memory()
     if needed > available:
-        raise complain(
+        raise invalid_argument(
             "length",
             f"small enough for {needed / 2**30:.1f} GiB of correlations to fit in the "
             f"{available / 2**30:.1f} GiB of memory available",

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw._validation import Real
+from attnlaw._checks import Real
 
 __all__ = ["Accuracy", "Alignment", "AttentionSpectrum", "ClassSpikes", "Spike", "Spikes"]
 

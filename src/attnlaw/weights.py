@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._validation import complain, count, real, real_array
+from attnlaw._checks import count, invalid_argument, real, real_array
 from attnlaw.correlations import check_correlation
 
 __all__ = [
@@ -105,7 +105,7 @@ def softmax_causal_weights(
     """
     E = real_array("embeddings", embeddings)
     if E.ndim < 2 or E.shape[-2] < 2 or E.shape[-1] == 0:
-        raise complain("embeddings", "of shape (..., length ≥ 2, dimension ≥ 1)", E)
+        raise invalid_argument("embeddings", "of shape (..., length ≥ 2, dimension ≥ 1)", E)
     tau = real("inverse_temperature", inverse_temperature)
     L, d = E.shape[-2:]
     scores = tau / d * (E @ np.swapaxes(E, -1, -2))

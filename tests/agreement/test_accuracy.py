@@ -10,7 +10,7 @@ import pytest
 
 import attnlaw as al
 from attnlaw.simulation import pool, sample_pooled, sample_signs, sample_tokens
-from attnlaw.simulation.sequences import token_classes
+from attnlaw.simulation.pooled import token_classes
 
 PREFIX = al.prefix_correlation(20, prefix=5)
 WEIGHTS = {

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import attnlaw as al
+from attnlaw.data.sequences import as_sequences
 from attnlaw.diagnostics import advise_pooling
-from attnlaw.diagnostics.classification import predicted_accuracy
-from attnlaw.diagnostics.coherence import Spiked
-from attnlaw.diagnostics.moments import independent_noise, position_means
-from attnlaw.diagnostics.poolings import pool_all, pooling_weights
-from attnlaw.estimators.sequences import as_sequences
+from attnlaw.diagnostics.pooling.classification import predicted_accuracy
+from attnlaw.diagnostics.pooling.coherence import Spiked
+from attnlaw.diagnostics.pooling.moments import independent_noise, position_means
+from attnlaw.diagnostics.pooling.poolings import pool_all, pooling_weights
 
 D, V, N, L, PREFIX = 80, 800, 3000, 10, 4
 
@@ -283,7 +283,7 @@ def test_the_answer_does_not_depend_on_threads(monkeypatch):
     tokens, table, y = prefix_tokens(np.random.default_rng(15), 0.6, n=600)
     mask = np.arange(L) < np.random.default_rng(16).integers(1, L + 1, size=600)[:, None]
     several = advise_pooling(tokens, table=table, labels=y, mask=mask)
-    monkeypatch.setattr("attnlaw.diagnostics.threads.WIDE", 1)
+    monkeypatch.setattr("attnlaw.diagnostics.pooling.threads.WIDE", 1)
     one = advise_pooling(tokens, table=table, labels=y, mask=mask)
     for candidate in several.candidates:
         same = one[candidate.name]
@@ -321,7 +321,7 @@ def test_picture_has_merit_weights_and_spectrum(labelled):
     pytest.importorskip("matplotlib").use("Agg")
     import matplotlib.pyplot as plt
 
-    from attnlaw.diagnostics.pooling_picture import draw_pooling
+    from attnlaw.diagnostics.pooling.picture import draw_pooling
 
     *_, advice = labelled
     figure = draw_pooling(advice)

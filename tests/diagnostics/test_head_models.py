@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from attnlaw.data.examples import example_file
 from attnlaw.diagnostics import inspect_heads, model_attention
-from attnlaw.diagnostics.examples import example_file
 
 WHY = "attention of models needs torch and transformers: pip install 'attnlaw[hf]'"
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnopqrstuvwxyz"]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from attnlaw.diagnostics import check_subsets, population_spectrum
-from attnlaw.diagnostics.noise import row_scales, scale_atoms
-from attnlaw.diagnostics.subsets import distance_tolerance
+from attnlaw.diagnostics.tables.noise import row_scales, scale_atoms
+from attnlaw.diagnostics.tables.subsets import distance_tolerance
 from attnlaw.laws.separable import SeparableLaw
 
 D = 150

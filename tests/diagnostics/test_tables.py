@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from attnlaw.data.examples import example_table
 from attnlaw.diagnostics import EmbeddingTable, inspect_table
-from attnlaw.diagnostics.examples import example_table
 from attnlaw.estimators import outlier_test
 
 V, D = 4000, 80
@@ -149,7 +149,7 @@ def test_picture_shows_both_panels():
     pytest.importorskip("matplotlib").use("Agg")
     import matplotlib.pyplot as plt
 
-    from attnlaw.diagnostics.table_picture import draw_table
+    from attnlaw.diagnostics.tables.picture import draw_table
 
     rng = np.random.default_rng(5)
     E = noise(rng) + np.outer(rng.choice([-1, 1], V), 3 * np.eye(D)[0])

@@ -7,9 +7,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import attnlaw as al
+from attnlaw.data.sequences import as_sequences
 from attnlaw.estimators import learn_pooling_weights
 from attnlaw.estimators.alternation import Search, cross_position_covariance, hollow
-from attnlaw.estimators.sequences import as_sequences
 from attnlaw.simulation import sample_signs, sample_table, sample_tokens
 
 
@@ -201,8 +201,8 @@ def test_embeddings_tokens_and_masked_padding_give_the_same_weights():
 
 
 def test_a_large_array_is_not_copied(monkeypatch, tmp_path):
-    monkeypatch.setattr("attnlaw.estimators.sequences.COPY_BYTES", 0)
-    monkeypatch.setattr("attnlaw.estimators.sequences.BLOCK_NUMBERS", 2**16)
+    monkeypatch.setattr("attnlaw.data.sequences.COPY_BYTES", 0)
+    monkeypatch.setattr("attnlaw.data.sequences.BLOCK_NUMBERS", 2**16)
     monkeypatch.setattr("attnlaw.estimators.alternation.PAIRWISE_PRODUCTS", 1e8)
     tokens, table = draw(al.prefix_correlation(10, 5), 1.5, 0, d=200, V=400, N=2500)
     path = tmp_path / "tokens.npy"

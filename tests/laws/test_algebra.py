@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from attnlaw.laws import Discrete, MarchenkoPastur, Semicircle
-from attnlaw.laws.free import FreeLaw
+from attnlaw.laws._engine.free import FreeLaw
 from attnlaw.laws.wishart_product import WishartProduct
 
 MP, SC = MarchenkoPastur, Semicircle

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from attnlaw.laws import Discrete, MarchenkoPastur
-from attnlaw.laws.support import intervals
+from attnlaw.laws._engine.support import intervals
 
 
 def partitions(n, largest=None):

@@ -5,16 +5,17 @@ import pytest
 from scipy.stats import ks_2samp
 
 import attnlaw as al
-from attnlaw.simulation import alignment, matrix_free
-from attnlaw.simulation.gram import compiled_kernels
-from attnlaw.simulation.krylov import find_spikes
-from attnlaw.simulation.noise import sample_gains
-from attnlaw.simulation.sequences import pool, sample_table, sample_tokens, token_classes
+from attnlaw.simulation import alignment
+from attnlaw.simulation._matrix_free import trial as matrix_free
+from attnlaw.simulation._matrix_free.gram import compiled_kernels
+from attnlaw.simulation._matrix_free.krylov import find_spikes
+from attnlaw.simulation._matrix_free.noise import sample_gains
+from attnlaw.simulation.pooled import pool, sample_table, sample_tokens, token_classes
 from attnlaw.simulation.signs import sample_signs
 
 needs_numba = pytest.mark.skipif(compiled_kernels() is None, reason="needs numba")
 if compiled_kernels() is not None:
-    from attnlaw.simulation.gaussian_run import GaussianRun, bidiagonal_table
+    from attnlaw.simulation._matrix_free.gaussian_run import GaussianRun, bidiagonal_table
 
 R = al.prefix_correlation(6, prefix=3)
 WEIGHTS = np.stack([al.mean_weights(6), al.causal_weights(6), al.optimal_weights(R)])

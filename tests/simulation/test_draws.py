@@ -4,7 +4,7 @@ from scipy.stats import chi2, kstest, norm
 
 pytest.importorskip("numba")
 
-from attnlaw.simulation.draws import (
+from attnlaw.simulation._matrix_free.draws import (
     chi,
     fill_coin_tokens,
     fill_normal,
@@ -20,7 +20,7 @@ def state():
 
 def test_xoshiro_gives_its_published_numbers():
     # xoshiro256++ from the state (1, 2, 3, 4): the first words of the authors' C code.
-    from attnlaw.simulation.draws import _next
+    from attnlaw.simulation._matrix_free.draws import _next
 
     words, state = [], [np.uint64(k) for k in (1, 2, 3, 4)]
     for _ in range(3):

@@ -5,12 +5,13 @@ import pytest
 from scipy.stats import ks_2samp
 
 import attnlaw as al
-from attnlaw.simulation import gram, matrix_free
-from attnlaw.simulation.gram import compiled_kernels
-from attnlaw.simulation.krylov import find_spikes
-from attnlaw.simulation.matrix_free import begin_run, revealed_run
-from attnlaw.simulation.noise import TokenNoise, sample_and_population
-from attnlaw.simulation.revealed import FullSpace, RevealedMatrix
+from attnlaw.simulation._matrix_free import gram
+from attnlaw.simulation._matrix_free import trial as matrix_free
+from attnlaw.simulation._matrix_free.gram import compiled_kernels
+from attnlaw.simulation._matrix_free.krylov import find_spikes
+from attnlaw.simulation._matrix_free.lazy_gaussian import FullSpace, RevealedMatrix
+from attnlaw.simulation._matrix_free.noise import TokenNoise, sample_and_population
+from attnlaw.simulation._matrix_free.trial import begin_run, revealed_run
 
 MODEL = al.PooledSequences(
     vocab_ratio=0.5,
@@ -170,7 +171,7 @@ def test_a_chain_finds_what_several_matrices_together_find():
 @pytest.mark.parametrize("engine", ["compiled", "large"])
 @needs_numba
 def test_a_compiled_chain_finds_the_same(engine, monkeypatch):
-    from attnlaw.simulation.token_run import TokenRun
+    from attnlaw.simulation._matrix_free.token_run import TokenRun
 
     choose(engine, monkeypatch)
     found = []

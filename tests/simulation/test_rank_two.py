@@ -39,7 +39,7 @@ def test_tiny_sizes_too(dimension, centred):
 
 
 def test_without_a_coupling_between_signal_and_noise_the_test_would_fail(monkeypatch):
-    from attnlaw.simulation import krylov
+    from attnlaw.simulation._matrix_free import krylov
 
     def uncoupled(matrix, coupling, *rest):
         return sweep(matrix, 0 * coupling, *rest)
@@ -53,7 +53,7 @@ def test_without_a_coupling_between_signal_and_noise_the_test_would_fail(monkeyp
 
 @pytest.mark.parametrize("tolerance", [1e-4, 1e-6, 1e-9])
 def test_the_tolerance_of_the_krylov_space_bounds_the_error(tolerance, monkeypatch):
-    from attnlaw.simulation import rank_two
+    from attnlaw.simulation._matrix_free import rank_two
 
     model = replace(MODEL, signal_norm=np.linspace(0, 2, 10))
     exact = al.observe(model, 200, 3, rng=0, method="rank-two")

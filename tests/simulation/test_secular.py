@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnlaw.simulation.secular import sweep_eigenpairs
+from attnlaw.simulation._matrix_free.secular import sweep_eigenpairs
 
 
 def swept(matrix, coupling, gain, norm):

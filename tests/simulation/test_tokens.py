@@ -3,9 +3,9 @@ import sys
 import numpy as np
 import pytest
 
-from attnlaw.simulation import gram
-from attnlaw.simulation import tokens as tokens_module
-from attnlaw.simulation.tokens import DrawnTokens, GivenTokens, TokenCovariance
+from attnlaw.simulation._matrix_free import gram
+from attnlaw.simulation._matrix_free import tokens as tokens_module
+from attnlaw.simulation._matrix_free.tokens import DrawnTokens, GivenTokens, TokenCovariance
 
 N, V, L = 40, 10, 6
 rng = np.random.default_rng(0)
@@ -123,9 +123,9 @@ def test_tokens_may_be_taken_in_parts(compiled, monkeypatch):
 
 def test_without_numba_products_are_plain(monkeypatch):
     monkeypatch.setitem(sys.modules, "numba", None)
-    monkeypatch.delitem(sys.modules, "attnlaw.simulation.kernels", raising=False)
+    monkeypatch.delitem(sys.modules, "attnlaw.simulation._matrix_free.kernels", raising=False)
     monkeypatch.setattr(tokens_module, "compiled_kernels", gram.compiled_kernels.__wrapped__)
-    monkeypatch.delattr("attnlaw.simulation.kernels", raising=False)
+    monkeypatch.delattr("attnlaw.simulation._matrix_free.kernels", raising=False)
     K = covariance(centred=True, dtype=np.float64)
     np.testing.assert_allclose(K.multiply(np.eye(V), (0,) * V), dense(WEIGHTS[0], True))
     with pytest.raises(ImportError, match="numba"):

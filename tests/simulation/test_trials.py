@@ -5,7 +5,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 import attnlaw as al
-from attnlaw.simulation import memory
+from attnlaw.simulation._matrix_free import plan as memory
 from attnlaw.simulation.trials import observe_trial
 from attnlaw.simulation.workers import run_trials
 

@@ -7,7 +7,7 @@ import click
 import numpy as np
 
 import attnlaw as al
-from attnlaw._validation import Real
+from attnlaw._checks import Real
 from attnlaw.cli.options import DIMENSION, json_option, model_from, model_options
 from attnlaw.cli.output import describe_model, print_json, print_table, progress_bar
 

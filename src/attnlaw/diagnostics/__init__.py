@@ -1,8 +1,6 @@
 """What users' own tables, sequences and attention maps say about signal and noise."""
 
-from attnlaw.diagnostics.advice import advise_pooling
-from attnlaw.diagnostics.candidates import PoolingAdvice, PoolingCandidate
-from attnlaw.diagnostics.files import (
+from attnlaw.data.readers import (
     EmbeddingTable,
     encode_texts,
     list_arrays,
@@ -22,9 +20,11 @@ from attnlaw.diagnostics.heads import (
     model_attention,
     read_attention,
 )
-from attnlaw.diagnostics.noise import population_spectrum
-from attnlaw.diagnostics.subsets import SubsetCheck, check_subsets
-from attnlaw.diagnostics.tables import TableOutlier, TableReport, inspect_table
+from attnlaw.diagnostics.pooling.advice import advise_pooling
+from attnlaw.diagnostics.pooling.candidates import PoolingAdvice, PoolingCandidate
+from attnlaw.diagnostics.tables.inspection import TableOutlier, TableReport, inspect_table
+from attnlaw.diagnostics.tables.noise import population_spectrum
+from attnlaw.diagnostics.tables.subsets import SubsetCheck, check_subsets
 
 __all__ = [
     "AttentionMaps",

@@ -16,11 +16,9 @@ from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attnlaw.estimators.sequences import Sequences
-
-Floats = NDArray[np.float64]
+from attnlaw._checks import Floats
+from attnlaw.data.sequences import Sequences
 
 __all__ = ["Optimum", "Search", "best_direction", "cross_position_covariance", "hollow"]
 

@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlaw._checks import Floats
 from attnlaw.estimators.outliers import OutlierTest
 from attnlaw.estimators.spectrum import SampleSpectrum, row_blocks
 
 __all__ = ["Artefact", "count_rows", "find_artefacts"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

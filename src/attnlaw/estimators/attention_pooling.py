@@ -8,10 +8,10 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from attnlaw._validation import choice, complain, count
+from attnlaw._checks import choice, count, invalid_argument
+from attnlaw.data.sequences import Sequences, as_sequences
 from attnlaw.estimators.pooling import position_weights
 from attnlaw.estimators.pooling_weights import PoolingWeights, learn_pooling_weights
-from attnlaw.estimators.sequences import Sequences, as_sequences
 from attnlaw.weights import mean_weights
 
 __all__ = ["AttentionPooling"]
@@ -160,7 +160,7 @@ class AttentionPooling(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             for name, size in (("length", X.shape[1]), ("dimension", X.shape[2])):
                 wanted = getattr(self, name) if reset else getattr(self, name + "_")
                 if wanted is not None and size != wanted:
-                    raise complain(f"X's {name}", str(wanted), size)
+                    raise invalid_argument(f"X's {name}", str(wanted), size)
             if reset:
                 self.n_features_in_ = X.shape[1] * X.shape[2]
         else:
@@ -182,13 +182,13 @@ class AttentionPooling(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def _unflattened(self, X: NDArray[Any]) -> NDArray[Any]:
         n, width = X.shape
         if self.length is None and self.dimension is None:
-            raise complain("length or dimension", "given when X has two axes", None)
+            raise invalid_argument("length or dimension", "given when X has two axes", None)
         length = None if self.length is None else count("length", self.length)
         dimension = None if self.dimension is None else count("dimension", self.dimension)
         L = length if length is not None else width // (dimension or 1)
         d = dimension if dimension is not None else width // L
         if L * d != width or 0 in (L, d):
-            raise complain("X", f"of shape (n, length·dimension) = (n, {L}·{d})", X)
+            raise invalid_argument("X", f"of shape (n, length·dimension) = (n, {L}·{d})", X)
         return X.reshape(n, L, d)
 
     def __sklearn_tags__(self) -> Any:

@@ -4,16 +4,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from attnlaw._validation import complain, count, real
+from attnlaw._checks import Floats, count, invalid_argument, real
 from attnlaw.estimators.artefacts import Artefact, count_rows, effective_rows, find_artefacts
 from attnlaw.estimators.outliers import OutlierTest, outlier_test
 from attnlaw.estimators.spectrum import row_blocks, sample_spectrum
 
 __all__ = ["ComponentAnalysis", "signal_components"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,19 +84,19 @@ def signal_components(
     """
     X = np.asarray(pooled)
     if X.ndim != 2 or X.dtype.kind not in "fiu":
-        raise complain("pooled", "an array of real numbers with 2 axes", X)
+        raise invalid_argument("pooled", "an array of real numbers with 2 axes", X)
     if X.dtype not in (np.float32, np.float64):
         X = X.astype(np.float64)
     if not all(np.isfinite(block).all() for block in row_blocks(X)):
-        raise complain("pooled", "finite", "NaN or infinity")
+        raise invalid_argument("pooled", "finite", "NaN or infinity")
     if snr is not None:
         snr = float(np.asarray(real("snr", snr, above=0)))
     if tokens is not None and (np.ndim(tokens) != 2 or len(tokens) != len(X)):
-        raise complain("tokens", f"of shape ({len(X)}, length)", np.asarray(tokens))
+        raise invalid_argument("tokens", f"of shape ({len(X)}, length)", np.asarray(tokens))
     least = count("min_components", min_components, at_least=0)
     spectrum = sample_spectrum(X, centred=centred)
     if not spectrum.eigenvalues.any():
-        raise complain("pooled", "such that some column is not constant", X)
+        raise invalid_argument("pooled", "such that some column is not constant", X)
     copies = count_rows(X)
     test = outlier_test(
         spectrum.eigenvalues,

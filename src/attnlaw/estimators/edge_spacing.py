@@ -14,11 +14,10 @@ has no edge (benchmarks/edge_calibration.py).
 """
 
 import numpy as np
-from numpy.typing import NDArray
+
+from attnlaw._checks import Floats
 
 __all__ = ["SPACINGS", "spacing_edge", "spacing_p_value"]
-
-Floats = NDArray[np.float64]
 
 SPACINGS = 12
 """Eigenvalues below the one in question that are used."""

@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnlaw._checks import Floats
 from attnlaw.estimators.nulls import Null, Outlier, SpectrumPopulation, TokenPopulation
 from attnlaw.laws.tracy_widom import TRACY_WIDOM_MEAN, tracy_widom_survival
 
 __all__ = ["EdgeTest", "Sizes"]
-
-Floats = NDArray[np.float64]
 
 NARROWING = 3.5
 """Spread of the statistic is exp(−3.5 s/λ₊) of the Tracy–Widom law's.

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attnlaw._validation import complain
+from attnlaw._checks import Floats, invalid_argument
+from attnlaw.data.sequences import Sequences
 from attnlaw.estimators.alternation import (
     TRACE_NUMBERS,
     Optimum,
@@ -19,7 +19,6 @@ from attnlaw.estimators.alternation import (
     cross_position_covariance,
     hollow,
 )
-from attnlaw.estimators.sequences import Sequences
 
 __all__ = [
     "HeldOut",
@@ -30,8 +29,6 @@ __all__ = [
     "learn_and_judge",
     "signal_power",
 ]
-
-Floats = NDArray[np.float64]
 
 SIGNS_MUST_GAIN = 1.05  # factor of the SNR for which negative weights are accepted
 MOST_GROUPS = 2000  # that the bootstrap draws from
@@ -130,7 +127,7 @@ def learn_and_judge(
     `run` may be the `map` of an executor with several threads.
     """
     if signed not in (True, False, "auto"):
-        raise complain("signed", "True, False or 'auto'", signed)
+        raise invalid_argument("signed", "True, False or 'auto'", signed)
     tried = (False, True) if signed == "auto" else (bool(signed),)
     searches = list(run(Search, (data, *halves), rng.spawn(3)))
     optima = list(run(_maximise, searches * len(tried), np.repeat(tried, 3).tolist()))

@@ -20,11 +20,11 @@ from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from attnlaw._checks import Floats
 
 __all__ = ["Null", "Outlier", "Population", "SpectrumPopulation", "TokenPopulation"]
-
-Floats = NDArray[np.float64]
 
 
 class Jet(NamedTuple):

@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from attnlaw._validation import choice, complain, count, real, real_array
+from attnlaw._checks import Floats, choice, count, invalid_argument, real, real_array
 from attnlaw.estimators.edge_spacing import SPACINGS, spacing_edge, spacing_p_value
 from attnlaw.estimators.edge_test import EdgeTest, Sizes
 from attnlaw.laws import Law, MarchenkoPastur
 
 __all__ = ["NOISES", "OutlierTest", "outlier_test"]
-
-Floats = NDArray[np.float64]
 
 NOISES = ("auto", "tokens", "independent", "spectrum", "general")
 SHOWN_BEYOND = 4  # p-values reported after the first that is not significant
@@ -119,7 +117,7 @@ def outlier_test(
     values = np.sort(real_array("eigenvalues", eigenvalues, ndim=1))[::-1]
     d, N = len(values), count("n_samples", n_samples, at_least=2)
     if d == 0 or values[0] <= 0 or values[-1] < -1e-6 * values[0]:
-        raise complain("eigenvalues", "not negative, and not all zero", values.tolist())
+        raise invalid_argument("eigenvalues", "not negative, and not all zero", values.tolist())
     values = np.maximum(values, 0.0)
     level = float(np.asarray(real("level", level, above=0, below=1)))
     rank = min(d, N - centred)
@@ -194,7 +192,7 @@ class _Nulls:
     def chosen(self, noise: str) -> str:
         """Return the null asked for; for "auto", the simplest that fits."""
         if noise == "spectrum" and self.spectrum is None:
-            raise complain("noise_spectrum", "given when noise='spectrum'", None)
+            raise invalid_argument("noise_spectrum", "given when noise='spectrum'", None)
         if noise != "auto":
             return noise
         if self.spectrum is not None:
@@ -254,7 +252,7 @@ class _Nulls:
 def _positive(argument: str, value: ArrayLike) -> Floats:
     array = real_array(argument, value, ndim=1)
     if array.size == 0 or array.min() < 0 or array.max() == 0:
-        raise complain(argument, "not negative, and not all zero", array)
+        raise invalid_argument(argument, "not negative, and not all zero", array)
     return array
 
 
@@ -263,7 +261,7 @@ def _by_spacings(values: Floats, N: int, rank: int, level: float, most: int) -> 
     d = len(values)
     if rank < SPACINGS + 2:
         words = f"at least {SPACINGS + 2} that are not zero when noise='general'"
-        raise complain("eigenvalues", words, rank)
+        raise invalid_argument("eigenvalues", words, rank)
     most = min(most, rank - SPACINGS - 1)
     last = min(most + SHOWN_BEYOND + LOOK_AHEAD, rank - SPACINGS)
     alone = np.array([spacing_p_value(values[k : k + SPACINGS + 1]) for k in range(last)])

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._validation import choice, complain, real_array
-from attnlaw.estimators.sequences import as_sequences
+from attnlaw._checks import choice, invalid_argument, real_array
+from attnlaw.data.sequences import as_sequences
 from attnlaw.weights import causal_weights
 
 __all__ = ["pool_sequences", "position_weights"]
@@ -73,15 +73,17 @@ def position_weights(
         return each
     w = real_array("weights", weights, ndim=1)
     if len(w) != L:
-        raise complain("weights", f"of length {L}, like the sequences", w)
+        raise invalid_argument("weights", f"of length {L}, like the sequences", w)
     if not w.any():
-        raise complain("weights", "different from zero", w.tolist())
+        raise invalid_argument("weights", "different from zero", w.tolist())
     if mask is None:
         return w
     kept = w * mask
     left = np.abs(kept).sum(axis=1, keepdims=True)
     if not left.all():
-        raise complain("mask", "such that weight remains", f"none in row {int(left.argmin())}")
+        raise invalid_argument(
+            "mask", "such that weight remains", f"none in row {int(left.argmin())}"
+        )
     return np.asarray(kept * (np.abs(w).sum() / left))
 
 

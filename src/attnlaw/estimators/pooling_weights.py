@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from attnlaw._validation import Random, complain, count, random_generator, real
+from attnlaw._checks import Floats, Random, count, invalid_argument, random_generator, real
+from attnlaw.data.sequences import as_sequences
 from attnlaw.estimators.alternation import best_direction
 from attnlaw.estimators.gain import bootstrap_means, judge, learn_and_judge, signal_power
-from attnlaw.estimators.sequences import as_sequences
 
 __all__ = ["PoolingWeights", "learn_pooling_weights", "normalised"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +115,9 @@ def learn_pooling_weights(
     data = as_sequences(sequences, table, mask=mask, lengths=lengths)
     N, L, _ = data.shape
     if L < 2 or N < 8:
-        raise complain("sequences", "at least 8 sequences of at least 2 positions", data.shape)
+        raise invalid_argument(
+            "sequences", "at least 8 sequences of at least 2 positions", data.shape
+        )
     level = float(np.asarray(real("confidence", confidence, above=0, below=1)))
     rng = random_generator(rng)
 

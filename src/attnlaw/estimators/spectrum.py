@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from attnlaw.covariance import CovarianceAccumulator
+from attnlaw._checks import Floats
+from attnlaw.data.covariance import CovarianceAccumulator
 
 __all__ = ["SampleSpectrum", "row_blocks", "sample_spectrum"]
 
-Floats = NDArray[np.float64]
 BLOCK_NUMBERS = 2**22  # of the data worked on at a time
 
 

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode
 import dash_mantine_components as dmc
 from dash import dcc, html
 
-from attnlaw._validation import complain
+from attnlaw._checks import invalid_argument
 
 __all__ = [
     "Control",
@@ -52,29 +52,29 @@ class Control:
         return f"{page}-{self.name}"
 
     def check(self, value: Any) -> Value:
-        """Return a value that came from a browser, or complain of it in one sentence."""
+        """Return a value that came from a browser, or invalid_argument of it in one sentence."""
         if self.kind in ("number", "whole"):
             return self._check_number(value)
         if self.kind == "choice":
             known = [key for key, _ in self.options]
             if value not in known:
-                raise complain(self.name, "one of " + ", ".join(map(repr, known)), value)
+                raise invalid_argument(self.name, "one of " + ", ".join(map(repr, known)), value)
             return str(value)
         if self.kind == "switch":
             if not isinstance(value, bool):
-                raise complain(self.name, "True or False", value)
+                raise invalid_argument(self.name, "True or False", value)
             return value
         if not isinstance(value, str):
-            raise complain(self.name, "a text", value)
+            raise invalid_argument(self.name, "a text", value)
         if len(value) > LONGEST_TEXT:
-            raise complain(self.name, f"at most {LONGEST_TEXT} characters long", value)
+            raise invalid_argument(self.name, f"at most {LONGEST_TEXT} characters long", value)
         return value
 
     def parse(self, text: str) -> Value:
         """Return the value that a link spells."""
         if self.kind == "switch":
             if text not in ("true", "false"):
-                raise complain(self.name, "true or false", text)
+                raise invalid_argument(self.name, "true or false", text)
             return text == "true"
         return self.check(text)
 
@@ -93,7 +93,7 @@ class Control:
             number = math.nan
         whole = self.kind == "number" or number.is_integer()
         if not self.lowest <= number <= self.highest or not whole:
-            raise complain(self.name, condition, value)
+            raise invalid_argument(self.name, condition, value)
         return int(number) if self.kind == "whole" else number
 
     def build(self, page: str, value: Value) -> Any:

@@ -7,7 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import attnlaw as al
-from attnlaw._validation import complain
+from attnlaw._checks import Floats, invalid_argument
+from attnlaw.data.examples import TABLES, example_table
+from attnlaw.data.readers import EmbeddingTable
 from attnlaw.diagnostics import (
     HeadFinding,
     HeadsReport,
@@ -22,10 +24,8 @@ from attnlaw.diagnostics import (
     read_attention,
     read_table,
 )
-from attnlaw.diagnostics.examples import TABLES, example_table
-from attnlaw.diagnostics.files import EmbeddingTable
 from attnlaw.diagnostics.heads import AttentionMaps, holds_attention
-from attnlaw.diagnostics.tables import noise_law
+from attnlaw.diagnostics.tables.inspection import noise_law
 from attnlaw.estimators import PoolingWeights
 from attnlaw.laws.separable import SeparableLaw
 from attnlaw.simulation import sample_signs, sample_table, sample_tokens
@@ -38,8 +38,6 @@ __all__ = [
     "find_in_example",
     "find_in_file",
 ]
-
-Floats = NDArray[np.float64]
 
 EXAMPLES = {
     "table": "drawn: a table with a hidden direction",
@@ -146,7 +144,7 @@ def find_in_file(path: Path, tensor: str, seed: int) -> Finding:
     axes = {len(entry.shape) for entry in chosen}
     if axes and 2 not in axes:
         if 3 not in axes:
-            raise complain(
+            raise invalid_argument(
                 path.name,
                 "an array with 2 axes (a table), 3 (sequences) or 4 (maps)",
                 sorted(axes),
@@ -170,7 +168,7 @@ def find_in_example(name: str, seed: int) -> Finding:
     if name in TABLES:
         try:
             source = (
-                "from attnlaw.diagnostics.examples import example_table\n\n"
+                "from attnlaw.data.examples import example_table\n\n"
                 f"table = example_table({name!r})\n"
             )
             return _table_finding(name, source, example_table(name), seed)

@@ -11,7 +11,7 @@ from typing import Any
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
-from attnlaw._validation import RegimeWarning
+from attnlaw._checks import RegimeWarning
 from attnlaw.explorer.charts import Look
 from attnlaw.explorer.controls import (
     Control,

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from typing import Literal, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 import attnlaw as al
-from attnlaw._validation import complain
+from attnlaw._checks import Floats, invalid_argument
 from attnlaw.explorer.controls import Control, Value
 
 __all__ = [
@@ -25,8 +24,6 @@ __all__ = [
     "weights_code",
     "weights_from",
 ]
-
-Floats = NDArray[np.float64]
 
 RATIOS = (
     Control(
@@ -119,9 +116,9 @@ def numbers_from(name: str, text: Value) -> Floats:
     try:
         values = np.array([float(part) for part in str(text).replace(",", " ").split()])
     except ValueError:
-        raise complain(name, "numbers separated by commas", text) from None
+        raise invalid_argument(name, "numbers separated by commas", text) from None
     if not values.size:
-        raise complain(name, "numbers separated by commas", text)
+        raise invalid_argument(name, "numbers separated by commas", text)
     return values
 
 
@@ -141,7 +138,9 @@ def matrix_from(text: Value) -> Floats:
     upper = numbers_from("matrix", text)
     L = round((1 + (1 + 8 * len(upper)) ** 0.5) / 2)
     if len(upper) != L * (L - 1) // 2:
-        raise complain("matrix", "L(L−1)/2 numbers: 1, 3, 6, 10, 15, …", f"{len(upper)} numbers")
+        raise invalid_argument(
+            "matrix", "L(L−1)/2 numbers: 1, 3, 6, 10, 15, …", f"{len(upper)} numbers"
+        )
     R = np.eye(L)
     R[np.triu_indices(L, 1)] = upper
     return R + np.triu(R, 1).T
@@ -240,12 +239,12 @@ def model_code(values: Mapping[str, Value]) -> str:
 
 def _direction(values: Mapping[str, Value]) -> Floats:
     if int(values["prefix"]) < 1:
-        raise complain("prefix", "at least 1 for a spiked correlation", values["prefix"])
+        raise invalid_argument("prefix", "at least 1 for a spiked correlation", values["prefix"])
     return np.array([1.0] * int(values["prefix"]) + [0.0] * _rest(values))
 
 
 def _rest(values: Mapping[str, Value]) -> int:
     length, prefix = int(values["length"]), int(values["prefix"])
     if prefix > length:
-        raise complain("prefix", f"at most the length {length}", prefix)
+        raise invalid_argument("prefix", f"at most the length {length}", prefix)
     return length - prefix

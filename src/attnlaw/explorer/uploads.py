@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from attnlaw._validation import complain
+from attnlaw._checks import invalid_argument
 
 __all__ = ["LARGEST_FILE", "decoded", "file_name", "temporary_file"]
 
@@ -27,13 +27,13 @@ def decoded(contents: Any) -> bytes:
     """
     limit = f"at most {LARGEST_FILE // 2**20} MiB long"
     if not isinstance(contents, str):
-        raise complain("the file", "sent as text", type(contents).__name__)
+        raise invalid_argument("the file", "sent as text", type(contents).__name__)
     if len(contents) > LARGEST_FILE * 4 / 3 + 1000:
-        raise complain("the file", limit, f"about {len(contents) * 3 / 4 / 2**20:.0f} MiB")
+        raise invalid_argument("the file", limit, f"about {len(contents) * 3 / 4 / 2**20:.0f} MiB")
     try:
         return base64.b64decode(contents.partition(",")[2], validate=True)
     except (binascii.Error, ValueError):
-        raise complain("the file", "sent in base 64", contents[:40]) from None
+        raise invalid_argument("the file", "sent in base 64", contents[:40]) from None
 
 
 def file_name(name: Any) -> str:

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import cast
 
-from attnlaw._validation import complain
+from attnlaw._checks import invalid_argument
 from attnlaw.figures.figure import Check, FigureModule, Table, Tables
 
 __all__ = ["FIGURES", "Check", "FigureModule", "Table", "Tables", "load_figure"]
@@ -29,5 +29,5 @@ FIGURES = (
 def load_figure(name: str) -> FigureModule:
     """Import the module of a figure by its name."""
     if name not in FIGURES:
-        raise complain("figure", "one of " + ", ".join(FIGURES), name)
+        raise invalid_argument("figure", "one of " + ", ".join(FIGURES), name)
     return cast(FigureModule, import_module(f"attnlaw.figures.{name}"))

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import pdtr
 
 from attnlaw import style
-from attnlaw._validation import RegimeWarning
+from attnlaw._checks import RegimeWarning
 from attnlaw.figures.figure import Check, Tables, z_check
 from attnlaw.figures.pooling import Pieces, long_table, summary
 from attnlaw.models import SelfAttention

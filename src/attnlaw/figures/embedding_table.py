@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnlaw import style
+from attnlaw.data.examples import TABLES, example_table
 from attnlaw.diagnostics import EmbeddingTable, inspect_table, read_table
-from attnlaw.diagnostics.examples import TABLES, example_table
-from attnlaw.diagnostics.tables import noise_law
+from attnlaw.diagnostics.tables.inspection import noise_law
 from attnlaw.figures.figure import Check, Tables
 from attnlaw.figures.histogram import draw_histogram, histogram
 from attnlaw.figures.pooling import Pieces, long_table, rows

@@ -3,17 +3,15 @@
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlaw import style
+from attnlaw._checks import Floats
 from attnlaw.figures.figure import Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["draw_histogram", "histogram"]
-
-Floats = NDArray[np.float64]
 
 
 def histogram(values: Floats, bins: Floats, *, logarithmic: bool = False) -> dict[str, Floats]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from attnlaw import style
-from attnlaw._validation import count
+from attnlaw._checks import count
 from attnlaw.figures import FIGURES, load_figure
 from attnlaw.figures.embedding_table import USER_FILE
 from attnlaw.figures.figure import Check

@@ -1,7 +1,7 @@
 """Limiting spectra as objects, and the algebra of free probability on them."""
 
+from attnlaw.laws.binning import ks_distance
 from attnlaw.laws.discrete import Discrete
-from attnlaw.laws.distance import ks_distance
 from attnlaw.laws.free_profile import FreeProfile
 from attnlaw.laws.law import Atom, Law
 from attnlaw.laws.marchenko_pastur import MarchenkoPastur

@@ -3,14 +3,12 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._validation import complain, frozen, real_array
-from attnlaw.laws.expression import Expression, PointMasses
+from attnlaw._checks import Floats, frozen, invalid_argument, real_array
+from attnlaw.laws._engine.expression import Expression, PointMasses
+from attnlaw.laws._engine.uniformisation import cauchy_sums
 from attnlaw.laws.law import Law
-from attnlaw.laws.uniformisation import cauchy_sums
 
 __all__ = ["Discrete"]
-
-Floats = NDArray[np.float64]
 
 
 class Discrete(Law):
@@ -36,12 +34,12 @@ class Discrete(Law):
     def __init__(self, atoms: ArrayLike, weights: ArrayLike | None = None) -> None:
         t = np.atleast_1d(real_array("atoms", atoms))
         if t.ndim != 1 or not t.size:
-            raise complain("atoms", "a list of at least one number", t)
+            raise invalid_argument("atoms", "a list of at least one number", t)
         h = np.ones(t.size) if weights is None else real_array("weights", weights, ndim=1)
         if h.shape != t.shape:
-            raise complain("weights", f"of length {t.size}, like the atoms", h)
+            raise invalid_argument("weights", f"of length {t.size}, like the atoms", h)
         if (h < 0).any() or not h.sum() > 0:
-            raise complain("weights", "at least 0, and not all 0", h.tolist())
+            raise invalid_argument("weights", "at least 0, and not all 0", h.tolist())
         t, where = np.unique(t[h > 0], return_inverse=True)
         masses = np.bincount(where, h[h > 0]) / h.sum()
         super().__init__(Expression(PointMasses(frozen(t), frozen(masses))))

@@ -15,14 +15,11 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnlaw._checks import Complexes, Floats
 from attnlaw.laws.profile import Equations, VarianceProfile, multiplier, solved
 
 __all__ = ["FreeProfile"]
-
-Floats = NDArray[np.float64]
-Complexes = NDArray[np.complex128]
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,17 +6,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._validation import complain, count, frozen, real_array
-from attnlaw.laws import expression as ex
-from attnlaw.laws.expression import Expression
-from attnlaw.laws.masses import atoms
-from attnlaw.laws.moments import moments
-from attnlaw.laws.notation import describe
-from attnlaw.laws.quantiles import QuantileTable
+from attnlaw._checks import Floats, count, frozen, invalid_argument, real_array
+from attnlaw.laws._engine import expression as ex
+from attnlaw.laws._engine.expression import Expression
+from attnlaw.laws._engine.masses import atoms
+from attnlaw.laws._engine.moments import moments
+from attnlaw.laws._engine.notation import describe
+from attnlaw.laws._engine.quantiles import QuantileTable
 
 __all__ = ["Atom", "Law"]
-
-Floats = NDArray[np.float64]
 
 
 class Atom(NamedTuple):
@@ -118,23 +116,23 @@ class Law:
         """Return the smallest x with cdf(x) ≥ q, for q in [0, 1]."""
         q = real_array("q", q)
         if not ((q >= 0) & (q <= 1)).all():
-            raise complain("q", "between 0 and 1", q if q.ndim else float(q))
+            raise invalid_argument("q", "between 0 and 1", q if q.ndim else float(q))
         return self._quantiles(q.ravel()).reshape(q.shape)[()]
 
     def stieltjes(self, z: ArrayLike) -> Any:
         """Stieltjes transform ∫ν(dx)/(x−z), for complex z or real z outside the support."""
         z = np.asarray(z)
         if z.dtype.kind not in "fiuc":
-            raise complain("z", "made of numbers", z)
+            raise invalid_argument("z", "made of numbers", z)
         if not np.isfinite(z).all():
-            raise complain("z", "finite", z if z.ndim else z[()])
+            raise invalid_argument("z", "finite", z if z.ndim else z[()])
         flat = z.ravel().astype(np.complex128)
         on_axis = flat.imag == 0
         if on_axis.any():
             x = flat.real[on_axis]
             bad = self._is_inside(x) | np.isin(x, self.edges) | np.isin(x, self.atom.location)
             if bad.any():
-                raise complain("z", "outside the support when real", float(x[bad][0]))
+                raise invalid_argument("z", "outside the support when real", float(x[bad][0]))
         below = flat.imag < 0
         g = self._cauchy(np.where(below, flat.conj(), flat))
         m = -np.where(below, g.conj(), g).reshape(z.shape)
@@ -202,12 +200,12 @@ class Law:
     # Algebra.
 
     def __matmul__(self, other: object) -> "Law":
-        from attnlaw.laws.algebra import product
+        from attnlaw.laws._engine.algebra import product
 
         return product(self, other) if isinstance(other, Law) else NotImplemented
 
     def __add__(self, other: object) -> "Law":
-        from attnlaw.laws.algebra import law_of
+        from attnlaw.laws._engine.algebra import law_of
 
         if isinstance(other, Law):
             return law_of(ex.free_sum(self._expression, other._expression))
@@ -218,7 +216,7 @@ class Law:
         return law_of(ex.chain(expression.base, *expression.stages, ex.Addition(shift=shift)))
 
     def __mul__(self, other: object) -> "Law":
-        from attnlaw.laws.algebra import law_of
+        from attnlaw.laws._engine.algebra import law_of
 
         scale = _number("scale", other)
         if scale is None:
@@ -245,7 +243,7 @@ class Law:
         if scale is None:
             return NotImplemented
         if scale == 0:
-            raise complain("scale", "different from zero", scale)
+            raise invalid_argument("scale", "different from zero", scale)
         return self * (1 / scale)
 
     def __eq__(self, other: object) -> bool:
@@ -271,5 +269,5 @@ def _number(name: str, value: Any) -> float | None:
     except (TypeError, ValueError):
         return None
     if not np.isfinite(number):
-        raise complain(name, "finite", number)
+        raise invalid_argument(name, "finite", number)
     return number

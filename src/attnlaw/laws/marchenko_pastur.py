@@ -5,15 +5,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw._validation import complain, real
-from attnlaw.laws.expression import Multiplication, PointMasses, chain
+from attnlaw._checks import Floats, invalid_argument, real
+from attnlaw.laws._engine.expression import Multiplication, PointMasses, chain
+from attnlaw.laws._engine.stationary import Edge, stationary_value
+from attnlaw.laws._engine.uniformisation import bent_argument
 from attnlaw.laws.law import Law
-from attnlaw.laws.stationary import Edge, stationary_value
-from attnlaw.laws.uniformisation import bent_argument
 
 __all__ = ["MarchenkoPastur"]
-
-Floats = NDArray[np.float64]
 
 
 class MarchenkoPastur(Law):
@@ -40,7 +38,7 @@ class MarchenkoPastur(Law):
     def __init__(self, ratio: float) -> None:
         c = real("ratio", ratio, at_least=0)
         if not isinstance(c, float):
-            raise complain("ratio", "a single number", c)
+            raise invalid_argument("ratio", "a single number", c)
         super().__init__(chain(PointMasses.at(1.0), Multiplication((c,))))
 
     @cached_property

@@ -23,12 +23,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
+
+from attnlaw._checks import Complexes, Floats
 
 __all__ = ["VarianceProfile"]
-
-Floats = NDArray[np.float64]
-Complexes = NDArray[np.complex128]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -3,20 +3,16 @@
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attnlaw._validation import count, frozen
-from attnlaw.laws.descent import Descent
-from attnlaw.laws.expression import Expression, PointMasses
+from attnlaw._checks import Complexes, Floats, count, frozen
+from attnlaw.laws._engine.descent import Descent
+from attnlaw.laws._engine.expression import Expression, PointMasses
+from attnlaw.laws._engine.scan import Piece, find_intervals, tabulate
 from attnlaw.laws.free_profile import FreeEquations, FreeProfile
 from attnlaw.laws.law import Atom, Law
 from attnlaw.laws.profile import Equations, VarianceProfile
-from attnlaw.laws.scan import Piece, find_intervals, tabulate
 
 __all__ = ["ProfileLaw"]
-
-Floats = NDArray[np.float64]
-Complexes = NDArray[np.complex128]
 
 _ATOMS = 256  # that stand for the law in free sums and products with other laws
 

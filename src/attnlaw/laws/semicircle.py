@@ -3,13 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw._validation import real
-from attnlaw.laws.expression import Addition, PointMasses, chain
+from attnlaw._checks import Floats, real
+from attnlaw.laws._engine.expression import Addition, PointMasses, chain
 from attnlaw.laws.law import Law
 
 __all__ = ["Semicircle"]
-
-Floats = NDArray[np.float64]
 
 
 class Semicircle(Law):

@@ -3,14 +3,11 @@
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from attnlaw._validation import complain, frozen, real, real_array
+from attnlaw._checks import Complexes, Floats, frozen, invalid_argument, real, real_array
 
 __all__ = ["SeparableLaw"]
-
-Floats = NDArray[np.float64]
-Complexes = NDArray[np.complex128]
 
 # Imaginary parts, relative to the mean, from far above the real axis down to it.
 _DESCENT = 10.0 ** np.array([1, 0.5, 0, -0.5, -1, -1.5, -2, -2.5, -3, -4, -5, -7, -10])
@@ -68,9 +65,11 @@ class SeparableLaw:
         self.columns, self.column_weights = _atoms("columns", columns, column_weights)
         self.rows, self.row_weights = _atoms("rows", rows, row_weights)
         if self.columns.min() < 0 or not self.columns.any():
-            raise complain("columns", "at least 0 and not all 0", float(self.columns.min()))
+            raise invalid_argument(
+                "columns", "at least 0 and not all 0", float(self.columns.min())
+            )
         if self.rows.min() <= 0:
-            raise complain("rows", "above 0", float(self.rows.min()))
+            raise invalid_argument("rows", "above 0", float(self.rows.min()))
         self._trace: tuple[Floats, Complexes] | None = None  # the last answer, kept
         self._start: tuple[Floats, Complexes] | None = None  # that of a law close by
 
@@ -174,7 +173,7 @@ class SeparableLaw:
     def _solve(self, x: ArrayLike) -> tuple[Floats, Complexes, Complexes]:
         points = real_array("x", x)
         if points.size and points.min() <= 0:
-            raise complain("x", "above 0", float(points.min()))
+            raise invalid_argument("x", "above 0", float(points.min()))
         flat, scale = points.ravel(), self.mean
         if self._trace is not None and np.array_equal(self._trace[0], flat):
             return points, flat + 1j * scale * _DESCENT[-1], self._trace[1]
@@ -219,8 +218,8 @@ def _atoms(name: str, atoms: ArrayLike, weights: ArrayLike | None) -> tuple[Floa
     """Check atoms and their masses."""
     t = np.atleast_1d(real_array(name, atoms))
     if t.ndim != 1 or t.size == 0:
-        raise complain(name, "a list of atoms", t)
+        raise invalid_argument(name, "a list of atoms", t)
     h = np.full(t.size, 1 / t.size) if weights is None else real_array(f"{name} weights", weights)
     if h.shape != t.shape or h.min() < 0 or abs(h.sum() - 1) > 1e-9:
-        raise complain(f"{name} weights", f"{t.size} masses that sum to one", h)
+        raise invalid_argument(f"{name} weights", f"{t.size} masses that sum to one", h)
     return frozen(t), frozen(h)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._validation import complain, real_array
+from attnlaw._checks import invalid_argument, real_array
 
 __all__ = [
     "TRACY_WIDOM_MEAN",
@@ -78,7 +78,7 @@ def tracy_widom_quantile(q: ArrayLike) -> Any:
 
     q = real_array("q", q)
     if not ((q > 0) & (q < 1)).all():
-        raise complain("q", "between 0 and 1", q if q.ndim else float(q))
+        raise invalid_argument("q", "between 0 and 1", q if q.ndim else float(q))
 
     def invert(mass: float) -> float:
         excess = 1 - mass

@@ -4,16 +4,14 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attnlaw.laws.expression import Multiplication
-from attnlaw.laws.free import FreeLaw
-from attnlaw.laws.stationary import Edge, critical_points, stationary_value
-from attnlaw.laws.uniformisation import bent_argument
+from attnlaw._checks import Floats
+from attnlaw.laws._engine.expression import Multiplication
+from attnlaw.laws._engine.free import FreeLaw
+from attnlaw.laws._engine.stationary import Edge, critical_points, stationary_value
+from attnlaw.laws._engine.uniformisation import bent_argument
 
 __all__ = ["WishartProduct"]
-
-Floats = NDArray[np.float64]
 
 
 class Cubic(NamedTuple):

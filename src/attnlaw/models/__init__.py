@@ -1,10 +1,10 @@
 """What is studied: frozen descriptions that validate themselves once."""
 
 from attnlaw.models.attention import SelfAttention
-from attnlaw.models.checks import Sizes
+from attnlaw.models.base import Sizes
 from attnlaw.models.classes import PooledClasses
-from attnlaw.models.heads import PooledHeads
 from attnlaw.models.mixtures import SequenceMixture
+from attnlaw.models.multi_head import PooledHeads
 from attnlaw.models.sequences import PooledSequences
 
 __all__ = [

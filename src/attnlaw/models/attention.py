@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw._validation import choice, complain, count, frozen, real, real_array
+from attnlaw._checks import choice, count, frozen, invalid_argument, real, real_array
 
 __all__ = ["SelfAttention"]
 
@@ -75,18 +75,20 @@ class SelfAttention:
             if getattr(self, name) is not None:
                 set_field(name, count(name, getattr(self, name)))
         if self.output_dimension is not None and self.value_dimension is None:
-            raise complain("value_dimension", "given when output_dimension is", None)
+            raise invalid_argument("value_dimension", "given when output_dimension is", None)
         beta = real("inverse_temperature", self.inverse_temperature, at_least=0)
         if isinstance(beta, np.ndarray):
-            raise complain("inverse_temperature", "a single number", beta)
+            raise invalid_argument("inverse_temperature", "a single number", beta)
         set_field("inverse_temperature", beta)
         choice("combination", self.combination, ("concatenate", "mean"))
         if not isinstance(self.causal, bool | np.bool_):
-            raise complain("causal", "True or False", self.causal)
+            raise invalid_argument("causal", "True or False", self.causal)
         if self.input_spectrum is not None:
             spectrum = np.sort(real_array("input_spectrum", self.input_spectrum, ndim=1))
             if not spectrum.size or spectrum[0] < 0 or spectrum[-1] == 0:
-                raise complain("input_spectrum", "at least 0, and not all 0", self.input_spectrum)
+                raise invalid_argument(
+                    "input_spectrum", "at least 0, and not all 0", self.input_spectrum
+                )
             set_field("input_spectrum", frozen(spectrum / spectrum.mean()))
 
     @property

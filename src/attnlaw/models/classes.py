@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw._validation import Real, choice, complain, frozen, real_array
+from attnlaw._checks import Real, choice, frozen, invalid_argument, real_array
 from attnlaw.correlations import check_correlation
-from attnlaw.models.checks import (
+from attnlaw.models.base import (
     Gains,
     Sizes,
     check_numbers,
@@ -84,26 +84,32 @@ class PooledClasses(Gains):
         check_numbers(self, numbers, "the ratios and signal_scale")
         M = real_array("class_means", self.class_means, ndim=2)
         if len(M) < 2 or M.shape[1] == 0:
-            raise complain("class_means", "a matrix with a row for each of two or more classes", M)
+            raise invalid_argument(
+                "class_means", "a matrix with a row for each of two or more classes", M
+            )
         set_field(self, "class_means", frozen(M))
         shares = np.ones(len(M)) if self.class_shares is None else self.class_shares
         pi = real_array("class_shares", shares, ndim=1)
         if len(pi) != len(M):
-            raise complain("class_shares", f"of length {len(M)}, one for each class", pi)
+            raise invalid_argument("class_shares", f"of length {len(M)}, one for each class", pi)
         if (pi <= 0).any():
-            raise complain("class_shares", "above 0", pi.tolist())
+            raise invalid_argument("class_shares", "above 0", pi.tolist())
         set_field(self, "class_shares", frozen(pi / pi.sum()))
         if self.noise_spectrum is not None:
             spectrum = real_array("noise_spectrum", self.noise_spectrum, ndim=1)
             if len(spectrum) != M.shape[1]:
                 words = f"of length {M.shape[1]}, like the coordinates of class_means"
-                raise complain("noise_spectrum", words, spectrum)
+                raise invalid_argument("noise_spectrum", words, spectrum)
             if (spectrum < 0).any() or not spectrum.any():
-                raise complain("noise_spectrum", "at least 0, and not all 0", spectrum.tolist())
+                raise invalid_argument(
+                    "noise_spectrum", "at least 0, and not all 0", spectrum.tolist()
+                )
             set_field(self, "noise_spectrum", frozen(spectrum))
         R = check_correlation(self.correlation)
         if R.min() < -1e-12:
-            raise complain("correlation", "at least 0: classes are copied or not", float(R.min()))
+            raise invalid_argument(
+                "correlation", "at least 0: classes are copied or not", float(R.min())
+            )
         set_field(self, "correlation", frozen(R))
         set_field(self, "weights", frozen(check_weights(self.weights, len(R))))
         choice("sampling", self.sampling, ("token", "gaussian"))
@@ -130,7 +136,7 @@ class PooledClasses(Gains):
         d, V, N = whole_sizes(self, dimension)
         n = self.class_means.shape[1]
         if d < n:
-            raise complain("dimension", f"at least {n}, the coordinates of class_means", d)
+            raise invalid_argument("dimension", f"at least {n}, the coordinates of class_means", d)
         return Sizes(d, max(V, self.n_classes) if V else 0, N)
 
     def class_sizes(self, n_vocab: int) -> NDArray[np.int64]:

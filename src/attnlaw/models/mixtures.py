@@ -4,16 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attnlaw._validation import Real, choice, complain, frozen, real_array
+from attnlaw._checks import Floats, Real, choice, frozen, invalid_argument, real_array
 from attnlaw.correlations import check_correlation
-from attnlaw.models.checks import Sizes, check_numbers, check_weights, set_field, whole_sizes
+from attnlaw.models.base import Sizes, check_numbers, check_weights, set_field, whole_sizes
 from attnlaw.models.sequences import Sampling
 
 __all__ = ["SequenceMixture"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -66,23 +63,27 @@ class SequenceMixture:
         check_numbers(self, numbers, "the ratios and signal_norm")
         kinds = tuple(frozen(check_correlation(R)) for R in self.correlations)
         if not kinds:
-            raise complain("correlations", "at least one matrix", self.correlations)
+            raise invalid_argument("correlations", "at least one matrix", self.correlations)
         single = all(np.ndim(x) == 0 for x in self.weights)
         given = [self.weights] * len(kinds) if single else list(self.weights)
         if len(given) != len(kinds):
-            raise complain("weights", f"{len(kinds)} arrays, one for each correlation", len(given))
+            raise invalid_argument(
+                "weights", f"{len(kinds)} arrays, one for each correlation", len(given)
+            )
         weights = tuple(
             frozen(check_weights(np.asarray(w), len(R))) for w, R in zip(given, kinds, strict=True)
         )
         sums = np.array([w.sum() for w in weights])
         if np.ptp(sums) > 1e-9 * np.abs(sums).max():
-            raise complain("weights", "of the same sum for every kind", sums.tolist())
+            raise invalid_argument("weights", "of the same sum for every kind", sums.tolist())
         shares = np.ones(len(kinds)) if self.shares is None else self.shares
         q = real_array("shares", shares, ndim=1)
         if len(q) != len(kinds):
-            raise complain("shares", f"of length {len(kinds)}, one for each correlation", q)
+            raise invalid_argument(
+                "shares", f"of length {len(kinds)}, one for each correlation", q
+            )
         if (q <= 0).any():
-            raise complain("shares", "above 0", q.tolist())
+            raise invalid_argument("shares", "above 0", q.tolist())
         set_field(self, "correlations", kinds)
         set_field(self, "weights", weights)
         set_field(self, "shares", frozen(q / q.sum()))

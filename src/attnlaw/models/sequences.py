@@ -6,9 +6,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw._validation import Real, choice, complain, frozen
+from attnlaw._checks import Real, choice, frozen, invalid_argument
 from attnlaw.correlations import check_correlation
-from attnlaw.models.checks import (
+from attnlaw.models.base import (
     Gains,
     Sizes,
     check_numbers,
@@ -78,7 +78,7 @@ class PooledSequences(Gains):
         set_field(self, "weights", frozen(check_weights(self.weights, len(R))))
         choice("sampling", self.sampling, ("token", "gaussian"))
         if not isinstance(self.centred, bool | np.bool_):
-            raise complain("centred", "True or False", self.centred)
+            raise invalid_argument("centred", "True or False", self.centred)
 
     @property
     def length(self) -> int:

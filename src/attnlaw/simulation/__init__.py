@@ -1,5 +1,6 @@
 """Simulation: a model, a size and an `rng` give an observation. No closed form is used here."""
 
+from attnlaw.simulation.accuracy import observe_accuracy, ridge_coefficients
 from attnlaw.simulation.alignment import observe_alignment
 from attnlaw.simulation.attention import (
     attention_matrix,
@@ -9,11 +10,10 @@ from attnlaw.simulation.attention import (
 )
 from attnlaw.simulation.causal import observe_causal_weights
 from attnlaw.simulation.classes import observe_classes, sample_classes
-from attnlaw.simulation.heads import observe_heads
 from attnlaw.simulation.learning import LearnedWeights, learn_weights
 from attnlaw.simulation.mixtures import observe_mixture
-from attnlaw.simulation.ridge import observe_accuracy, ridge_coefficients
-from attnlaw.simulation.sequences import (
+from attnlaw.simulation.multi_head import observe_heads
+from attnlaw.simulation.pooled import (
     PooledSample,
     pool,
     sample_pooled,

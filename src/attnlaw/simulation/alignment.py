@@ -3,22 +3,25 @@
 from functools import partial
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from attnlaw._validation import Random, complain, count, real, real_array
+from attnlaw._checks import Floats, Random, count, invalid_argument, real, real_array
 from attnlaw.models import PooledSequences
 from attnlaw.results import Alignment
-from attnlaw.simulation.gram import compiled_kernels
-from attnlaw.simulation.krylov import KrylovRun, find_spikes
-from attnlaw.simulation.matrix_free import begin_run
-from attnlaw.simulation.memory import WRITTEN_OUT, check_memory, matrix_free_memory
-from attnlaw.simulation.noise import FreshNoise, GaussianNoise, TokenMatrix, TokenNoise
+from attnlaw.simulation._matrix_free.gram import compiled_kernels
+from attnlaw.simulation._matrix_free.krylov import KrylovRun, find_spikes
+from attnlaw.simulation._matrix_free.noise import (
+    FreshNoise,
+    GaussianNoise,
+    TokenMatrix,
+    TokenNoise,
+)
+from attnlaw.simulation._matrix_free.plan import WRITTEN_OUT, check_memory, matrix_free_memory
+from attnlaw.simulation._matrix_free.trial import begin_run
 from attnlaw.simulation.spikes import assign_spikes
 from attnlaw.simulation.workers import Progress, run_trials
 
 __all__ = ["observe_alignment"]
-
-Floats = NDArray[np.float64]
 
 
 def observe_alignment(
@@ -135,7 +138,7 @@ def _begin(
         noise = TokenNoise(model, dimension, rng, weights, matrices)
         return begin_run(noise, dimension, rng, with_spikes=not model.centred)
     if compiled_kernels() and dimension <= WRITTEN_OUT:
-        from attnlaw.simulation.gaussian_run import GaussianRun
+        from attnlaw.simulation._matrix_free.gaussian_run import GaussianRun
 
         return GaussianRun(model, dimension, rng, weights), None
     return begin_run(GaussianNoise(model, dimension, rng, weights), dimension, rng)
@@ -144,7 +147,9 @@ def _begin(
 def _checked_weights(model: PooledSequences, weights: ArrayLike) -> Floats:
     several = real_array("weights", weights, ndim=2)
     if several.shape[1] != model.length or not len(several):
-        raise complain("weights", f"an array of shape (n_weights ≥ 1, {model.length})", several)
+        raise invalid_argument(
+            "weights", f"an array of shape (n_weights ≥ 1, {model.length})", several
+        )
     if not several.any(axis=1).all():
-        raise complain("weights", "different from zero in every row", several)
+        raise invalid_argument("weights", "different from zero in every row", several)
     return several

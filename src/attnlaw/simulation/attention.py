@@ -5,12 +5,12 @@ from functools import partial
 from math import ceil, factorial, log
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from attnlaw._validation import Random, choice, complain, count, real_array
+from attnlaw._checks import Floats, Random, choice, count, invalid_argument, real_array
 from attnlaw.models import SelfAttention
 from attnlaw.results import AttentionSpectrum
-from attnlaw.simulation.memory import check_memory
+from attnlaw.simulation._matrix_free.plan import check_memory
 from attnlaw.simulation.workers import Progress, run_trials
 
 __all__ = [
@@ -22,8 +22,6 @@ __all__ = [
     "squared_singular_values",
     "uniform_attention",
 ]
-
-Floats = NDArray[np.float64]
 
 
 def sample_queries_and_keys(
@@ -265,7 +263,9 @@ def observe_attention(
     array([1., 1.])
     """
     if model.value_dimension is not None:
-        raise complain("value_dimension", "None to observe A itself", model.value_dimension)
+        raise invalid_argument(
+            "value_dimension", "None to observe A itself", model.value_dimension
+        )
     X = _checked(model, inputs)
     _check_memory(model, n_workers)
     trial = partial(_measure, model, X)
@@ -308,7 +308,9 @@ def _checked(model: SelfAttention, inputs: ArrayLike | None) -> Floats | None:
         return None
     X = real_array("inputs", inputs, ndim=2)
     if len(X) != model.n_tokens or not X.shape[1]:
-        raise complain("inputs", f"of shape ({model.n_tokens}, m), a row for each token", X)
+        raise invalid_argument(
+            "inputs", f"of shape ({model.n_tokens}, m), a row for each token", X
+        )
     return X
 
 

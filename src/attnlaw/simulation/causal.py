@@ -6,10 +6,10 @@ P1 Lemma 1; docs/theory/weights.md, "Causal self-attention".
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw._validation import Random, complain, count, random_generator
+from attnlaw._checks import Random, count, invalid_argument, random_generator
 from attnlaw.models import PooledSequences
-from attnlaw.simulation.memory import check_memory
-from attnlaw.simulation.sequences import sample_tokens
+from attnlaw.simulation._matrix_free.plan import check_memory
+from attnlaw.simulation.pooled import sample_tokens
 from attnlaw.simulation.signs import sample_signs
 from attnlaw.weights import softmax_causal_weights
 
@@ -64,7 +64,7 @@ def observe_causal_weights(
     d, V, _ = model.sizes(dimension)
     L = model.length
     if model.shape:
-        raise complain("signal_norm", "a single number", model.signal_norm)
+        raise invalid_argument("signal_norm", "a single number", model.signal_norm)
     check_memory(16 * n * L * d, d)
     signs = sample_signs(model.correlation, n, rng)
     E = rng.standard_normal((n, L, d))

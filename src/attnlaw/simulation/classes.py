@@ -7,18 +7,16 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._validation import Random, complain, count, random_generator, real_array
+from attnlaw._checks import Floats, Random, count, invalid_argument, random_generator, real_array
 from attnlaw.correlations import check_correlation
 from attnlaw.models import PooledClasses
 from attnlaw.results import ClassSpikes
-from attnlaw.simulation.memory import check_memory
-from attnlaw.simulation.sequences import pool
+from attnlaw.simulation._matrix_free.plan import check_memory
+from attnlaw.simulation.pooled import pool
 from attnlaw.simulation.spectrum import covariance, leading_eigenpairs, squared_overlap
 from attnlaw.simulation.workers import Progress, run_trials
 
 __all__ = ["ClassSample", "observe_classes", "sample_class_sequences", "sample_classes"]
-
-Floats = NDArray[np.float64]
 
 ROUNDING = 1e-10
 
@@ -74,7 +72,7 @@ def observe_classes(
     d, V, N = model.sizes(dimension)
     if np.ndim(model.signal_scale):
         words = "a single number when classes are drawn"
-        raise complain("signal_scale", words, np.asarray(model.signal_scale))
+        raise invalid_argument("signal_scale", words, np.asarray(model.signal_scale))
     count("n_workers", n_workers)
     needed = 8 * (3 * V * d + 3 * N * d + 6 * d**2 + 3 * N * len(model.weights))
     check_memory(n_workers * (needed + 8 * N * V * (model.sampling == "gaussian")), d)

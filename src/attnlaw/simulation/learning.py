@@ -4,15 +4,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from attnlaw._validation import Random, complain, count, random_generator, real, real_array
-from attnlaw.simulation.ridge import ridge_coefficients
-from attnlaw.simulation.sequences import pool
+from attnlaw._checks import (
+    Floats,
+    Random,
+    count,
+    invalid_argument,
+    random_generator,
+    real,
+    real_array,
+)
+from attnlaw.simulation.accuracy import ridge_coefficients
+from attnlaw.simulation.pooled import pool
 
 __all__ = ["LearnedWeights", "learn_weights", "ridge_loss"]
 
-Floats = NDArray[np.float64]
 LARGEST_LOGIT = 15.0  # weights stay above e^(−30), where their gradient is lost in rounding
 
 
@@ -148,21 +155,25 @@ def _views(
     T = np.asarray(sequences)
     if table is None:
         if T.ndim != 3 or T.dtype.kind != "f" or 0 in T.shape:
-            raise complain("sequences", "floats of shape (N, length, d), or have a table", T)
+            raise invalid_argument(
+                "sequences", "floats of shape (N, length, d), or have a table", T
+            )
         if not np.isfinite([T.min(), T.max()]).all():
-            raise complain("sequences", "finite", T)
+            raise invalid_argument("sequences", "finite", T)
         _check_labels(n_labels, len(T))
         return lambda w: np.asarray(w @ T), lambda b: np.asarray(T @ b), T.shape[1]
     E = real_array("table", table, ndim=2)
     if T.ndim != 2 or T.dtype.kind not in "iu" or 0 in T.shape:
-        raise complain("sequences", "whole numbers of shape (N, length) beside a table", T)
+        raise invalid_argument("sequences", "whole numbers of shape (N, length) beside a table", T)
     if T.min() < 0 or T.max() >= len(E):
         span = f"values from {T.min()} to {T.max()}"
-        raise complain("sequences", f"tokens from 0 to {len(E) - 1}, the rows of the table", span)
+        raise invalid_argument(
+            "sequences", f"tokens from 0 to {len(E) - 1}, the rows of the table", span
+        )
     _check_labels(n_labels, len(T))
     return lambda w: pool(E, T, w), lambda b: np.asarray((E @ b)[T]), T.shape[1]
 
 
 def _check_labels(n_labels: int, n_sequences: int) -> None:
     if n_labels != n_sequences:
-        raise complain("labels", f"one for each of the {n_sequences} sequences", n_labels)
+        raise invalid_argument("labels", f"one for each of the {n_sequences} sequences", n_labels)

@@ -4,20 +4,17 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attnlaw._validation import Random, count, random_generator
+from attnlaw._checks import Floats, Random, count, random_generator
 from attnlaw.models import SequenceMixture
 from attnlaw.results import Spike
-from attnlaw.simulation.memory import check_memory
-from attnlaw.simulation.sequences import class_means, pool, sample_tokens, split_classes
+from attnlaw.simulation._matrix_free.plan import check_memory
+from attnlaw.simulation.pooled import class_means, pool, sample_tokens, split_classes
 from attnlaw.simulation.signs import sample_signs
 from attnlaw.simulation.spectrum import covariance, leading_eigenpairs, squared_overlap
 from attnlaw.simulation.workers import Progress, run_trials
 
 __all__ = ["MixtureSample", "observe_mixture", "sample_mixture"]
-
-Floats = NDArray[np.float64]
 
 
 class MixtureSample(NamedTuple):

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._validation import Random, count, random_generator
+from attnlaw._checks import Random, count, random_generator
 from attnlaw.correlations import check_correlation
 
 __all__ = ["CoinGroups", "attainable_correlation", "coin_groups", "sample_signs"]

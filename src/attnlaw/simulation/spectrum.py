@@ -1,11 +1,11 @@
 """Covariances, their eigenvalues and leading eigenvectors, and overlaps, by plain computation."""
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 
+from attnlaw._checks import Floats
 from attnlaw.models import PooledSequences
-from attnlaw.simulation.sequences import PooledSample, class_means, split_classes
+from attnlaw.simulation.pooled import PooledSample, class_means, split_classes
 
 __all__ = [
     "bulk_noise",
@@ -15,8 +15,6 @@ __all__ = [
     "population_covariance",
     "squared_overlap",
 ]
-
-Floats = NDArray[np.float64]
 
 
 def covariance(pooled: Floats, *, centred: bool) -> Floats:

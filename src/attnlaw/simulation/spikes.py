@@ -3,15 +3,13 @@
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnlaw._checks import Floats
 from attnlaw.models import PooledSequences
 from attnlaw.results import Spike
-from attnlaw.simulation.secular import Eigenpairs
+from attnlaw.simulation._matrix_free.secular import Eigenpairs
 
 __all__ = ["assign_spikes", "isotropic_population", "observed_spike", "sweep_norms"]
-
-Floats = NDArray[np.float64]
 
 
 def sweep_norms(model: PooledSequences) -> Floats:

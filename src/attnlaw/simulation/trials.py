@@ -5,15 +5,14 @@ from dataclasses import fields
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attnlaw._validation import Random, choice, count
+from attnlaw._checks import Floats, Random, choice, count
 from attnlaw.models import PooledSequences
 from attnlaw.results import Spike
-from attnlaw.simulation.matrix_free import matrix_free_trial
-from attnlaw.simulation.memory import check_memory, matrix_free_memory, reference_memory
-from attnlaw.simulation.rank_two import rank_two_trial
-from attnlaw.simulation.sequences import PooledSample, class_means, sample_pooled
+from attnlaw.simulation._matrix_free.plan import check_memory, matrix_free_memory, reference_memory
+from attnlaw.simulation._matrix_free.rank_two import rank_two_trial
+from attnlaw.simulation._matrix_free.trial import matrix_free_trial
+from attnlaw.simulation.pooled import PooledSample, class_means, sample_pooled
 from attnlaw.simulation.spectrum import (
     bulk_noise,
     covariance,
@@ -26,7 +25,6 @@ from attnlaw.simulation.workers import Progress, run_trials
 
 __all__ = ["observe", "observe_spectrum", "observe_trial", "trial_memory"]
 
-Floats = NDArray[np.float64]
 Trial = Callable[[PooledSequences, int, np.random.Generator], Spike]
 
 QUICK = 100_000  # norms · d² below which forming the matrices is faster than avoiding them

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from attnlaw._validation import Random, count, random_generator
+from attnlaw._checks import Random, count, random_generator
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController

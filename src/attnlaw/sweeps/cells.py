@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnlaw._checks import Floats
 from attnlaw.models import PooledSequences
 from attnlaw.results import Accuracy, Spike
 from attnlaw.sweeps.grid import Sweep
 
 __all__ = ["Cell", "Results", "cell", "cell_shape", "compute", "one_thread"]
 
-Floats = NDArray[np.float64]
 Results = Generator[tuple[int, Floats], None, None]
 """Places of cells and what they observed, as they come."""
 

@@ -18,9 +18,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attnlaw._validation import complain
+from attnlaw._checks import Floats, invalid_argument
 from attnlaw.sweeps.cells import Results, cell, compute, one_thread
 from attnlaw.sweeps.grid import Sweep
 from attnlaw.sweeps.provenance import difference, fingerprint
@@ -34,8 +33,6 @@ CONNECT_SECONDS = 10
 CENSUS_SECONDS = 5  # between questions how many workers there are: clusters grow and shrink
 TASK_SECONDS = 0.2  # that cells of one task take together, if one does not take longer
 MOST_CELLS = 200  # in a task
-
-Floats = NDArray[np.float64]
 
 
 def on_dask(sweep: Sweep, cells: Sequence[int], client: "Client") -> Results:
@@ -91,7 +88,7 @@ def connected(scheduler: "str | Client") -> Iterator["Client"]:
         client = Client(scheduler, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError, TypeError):
         what = "the address of a running Dask scheduler, such as 'tcp://10.0.0.1:8786'"
-        raise complain("scheduler", what, scheduler) from None
+        raise invalid_argument("scheduler", what, scheduler) from None
     with client:
         yield client
 
@@ -150,7 +147,7 @@ def _sweep(description: str) -> Sweep:
 def _check_software(software: str) -> None:
     changed = difference(json.loads(software))
     if changed:
-        raise complain("the software of every worker", "that of the caller", changed)
+        raise invalid_argument("the software of every worker", "that of the caller", changed)
 
 
 @cache

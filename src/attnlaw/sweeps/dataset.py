@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw._validation import RegimeWarning
+from attnlaw._checks import Floats, RegimeWarning
 from attnlaw.sweeps.grid import Sweep
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["labelled", "load", "predicted", "save", "values_digest"]
 
-Floats = NDArray[np.float64]
 NUMBERS = ("ridge", "vocab_ratio", "sample_ratio", "signal_norm")  # theory broadcasts over these
 
 MEANING = {

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from attnlaw._validation import choice, complain, count, real
+from attnlaw._checks import choice, count, invalid_argument, real
 from attnlaw.sweeps.grid import Sweep
 
 __all__ = ["load_sweep", "sweep_from_mapping"]
@@ -54,7 +54,7 @@ def load_sweep(path: str | Path) -> Sweep:
     try:
         text = Path(path).read_text("utf-8-sig")  # some editors begin with a mark
     except UnicodeDecodeError:
-        raise complain("the grid file", "text in UTF-8", str(path)) from None
+        raise invalid_argument("the grid file", "text in UTF-8", str(path)) from None
     try:
         mapping = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -74,10 +74,10 @@ def sweep_from_mapping(mapping: Mapping[str, Any]) -> Sweep:
     known = {field.name: field.default for field in fields(Sweep)}
     for name in mapping:
         if name not in known:
-            raise complain("a key of the grid", "one of " + ", ".join(known), name)
+            raise invalid_argument("a key of the grid", "one of " + ", ".join(known), name)
     for name, default in known.items():
         if default is MISSING and name not in mapping:
-            raise complain(name, "given", None)
+            raise invalid_argument(name, "given", None)
     arguments = {name: _expanded(name, value) for name, value in mapping.items()}
     correlation = arguments["correlation"]
     if isinstance(correlation, Mapping):
@@ -93,13 +93,13 @@ def _expanded(name: str, value: Any) -> Any:
         return value
     for key in value:
         if key not in RANGE:
-            raise complain(f"a key of {name}", "one of " + ", ".join(RANGE), key)
+            raise invalid_argument(f"a key of {name}", "one of " + ", ".join(RANGE), key)
     for key in RANGE[:3]:
         if key not in value:
-            raise complain(f"{name}.{key}", "given", None)
+            raise invalid_argument(f"{name}.{key}", "given", None)
     n = count(f"{name}.points", value["points"], at_least=2)
     if n > MOST_POINTS:
-        raise complain(f"{name}.points", f"at most {MOST_POINTS:,}", n)
+        raise invalid_argument(f"{name}.points", f"at most {MOST_POINTS:,}", n)
     start, stop = (float(real(f"{name}.{key}", value[key])) for key in ("start", "stop"))
     if choice(f"{name}.spacing", value.get("spacing", "linear"), ("linear", "log")) == "linear":
         return np.linspace(start, stop, n).tolist()

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from attnlaw._validation import choice, complain, count
+from attnlaw._checks import choice, count, invalid_argument
 from attnlaw.models import PooledSequences
-from attnlaw.models.checks import LARGEST
+from attnlaw.models.base import LARGEST
 from attnlaw.results import Accuracy, Spike
 from attnlaw.simulation.trials import METHODS
 from attnlaw.sweeps.parameters import (
@@ -121,9 +121,11 @@ class Sweep:
         }
         choice("method", self.method, ("auto", *METHODS))
         if self.ridge is not None and self.method != "auto":
-            raise complain("method", "left out when a ridge is given", self.method)
+            raise invalid_argument("method", "left out when a ridge is given", self.method)
         if self.trials_per_cell is not None and n % count("trials_per_cell", self.trials_per_cell):
-            raise complain("trials_per_cell", f"a divisor of the {n} trials", self.trials_per_cell)
+            raise invalid_argument(
+                "trials_per_cell", f"a divisor of the {n} trials", self.trials_per_cell
+            )
         for name, value in checked.items():
             object.__setattr__(self, name, value)
         rest = next(self.points(*self.parameters))

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlaw._checks import Floats
 from attnlaw.sweeps.cells import cell_shape
 from attnlaw.sweeps.files import writable
 from attnlaw.sweeps.grid import Sweep
@@ -22,8 +23,6 @@ from attnlaw.sweeps.grid import Sweep
 __all__ = ["Journal", "journal_size", "open_journal", "read_journal"]
 
 SYNC_SECONDS = 1.0  # of work that a power cut may cost; a kill costs nothing that was written
-
-Floats = NDArray[np.float64]
 
 
 class Journal:

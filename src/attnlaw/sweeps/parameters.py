@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from attnlaw._validation import choice, complain, count, real, real_array
+from attnlaw._checks import Floats, choice, count, invalid_argument, real, real_array
 from attnlaw.correlations import (
     autoregressive_correlation,
     check_correlation,
@@ -26,7 +26,6 @@ from attnlaw.weights import (
 
 __all__ = ["CORRELATIONS", "WEIGHTS", "axis", "correlation_parameters", "weight_vectors"]
 
-Floats = NDArray[np.float64]
 Value = TypeVar("Value", bool, int, float, str)
 
 CORRELATIONS: dict[str, Callable[..., Floats]] = {
@@ -70,9 +69,9 @@ def axis(name: str, value: Any, check: Callable[[str, Any], Value]) -> Value | t
         return check(name, value)
     values = tuple(check(name, item) for item in value)
     if not values:
-        raise complain(name, "a value or a list of at least one value", value)
+        raise invalid_argument(name, "a value or a list of at least one value", value)
     if len(set(values)) < len(values):
-        raise complain(name, "a list of different values", value)
+        raise invalid_argument(name, "a list of different values", value)
     return values
 
 
@@ -81,7 +80,7 @@ def number(**bounds: float) -> Callable[[str, Any], float]:
 
     def check(name: str, value: Any) -> float:
         if isinstance(value, bool) or np.ndim(value):
-            raise complain(name, "a number or a flat list of numbers", value)
+            raise invalid_argument(name, "a number or a flat list of numbers", value)
         return float(real(name, value, **bounds))
 
     return check
@@ -95,7 +94,7 @@ def option(*options: str) -> Callable[[str, Any], str]:
 def truth(name: str, value: Any) -> bool:
     """Check for True or False."""
     if not isinstance(value, bool | np.bool_):
-        raise complain(name, "true or false", value)
+        raise invalid_argument(name, "true or false", value)
     return bool(value)
 
 
@@ -113,20 +112,22 @@ def correlation_parameters(correlation: Mapping[str, Any] | ArrayLike) -> dict[s
     {'kind': 'prefix', 'length': 20, 'prefix': (2, 5), 'within': 1.0}
     """
     if isinstance(correlation, str | int | float):
-        raise complain("correlation", "a table with a kind, or a matrix", correlation)
+        raise invalid_argument("correlation", "a table with a kind, or a matrix", correlation)
     if not isinstance(correlation, Mapping):
         correlation = {"kind": "matrix", "matrix": correlation}
     given = dict(correlation)
     if "kind" not in given:
-        raise complain("correlation.kind", "one of " + _listed(CORRELATIONS), None)
+        raise invalid_argument("correlation.kind", "one of " + _listed(CORRELATIONS), None)
     kind = choice("correlation.kind", given.pop("kind"), tuple(CORRELATIONS))
     known = (*REQUIRED[kind], *DEFAULTS.get(kind, {}))
     for name in given:
         if name not in known:
-            raise complain(f"a key of the {kind} correlation", "one of " + _listed(known), name)
+            raise invalid_argument(
+                f"a key of the {kind} correlation", "one of " + _listed(known), name
+            )
     for name in REQUIRED[kind]:
         if name not in given:
-            raise complain(f"correlation.{name}", f"given for the kind {kind!r}", None)
+            raise invalid_argument(f"correlation.{name}", f"given for the kind {kind!r}", None)
     given = {**DEFAULTS.get(kind, {}), **given}
     parameters: dict[str, Any] = {"kind": kind}
     for name in known:
@@ -160,7 +161,7 @@ def weight_vectors(weights: Any) -> str | dict[str, str | tuple[float, ...]]:
         return name("weights", weights)
     if isinstance(weights, Mapping):
         if not weights:
-            raise complain("weights", "at least one", {})
+            raise invalid_argument("weights", "at least one", {})
         vectors = {
             str(label): name(f"weights.{label}", value)
             if isinstance(value, str)
@@ -168,7 +169,9 @@ def weight_vectors(weights: Any) -> str | dict[str, str | tuple[float, ...]]:
             for label, value in weights.items()
         }
         if len(vectors) < len(weights):
-            raise complain("weights", "a table of labels that differ as text", list(weights))
+            raise invalid_argument(
+                "weights", "a table of labels that differ as text", list(weights)
+            )
         return vectors
     if isinstance(weights, np.ndarray) and weights.dtype.kind == "U":
         weights = weights.tolist()
@@ -180,7 +183,7 @@ def weight_vectors(weights: Any) -> str | dict[str, str | tuple[float, ...]]:
         if w.ndim == 1 and len(w):
             return {"given": tuple(w.tolist())}
     what = "a name, a list of names, one vector, or a table of labels with names and vectors"
-    raise complain("weights", what, weights)
+    raise invalid_argument("weights", what, weights)
 
 
 def _listed(names: Any) -> str:

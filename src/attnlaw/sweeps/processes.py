@@ -16,8 +16,8 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnlaw._checks import Floats
 from attnlaw.sweeps.cells import Results, cell, cell_shape
 from attnlaw.sweeps.grid import Sweep
 from attnlaw.sweeps.worker import HEADER
@@ -30,8 +30,6 @@ THREADS = ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMBA", "NUMEXPR")
 
 # Ctrl-C at the terminal is for the caller alone, who then ends the workers.
 APART: dict[str, Any] = {"creationflags": 0x200} if os.name == "nt" else {"process_group": 0}
-
-Floats = NDArray[np.float64]
 
 
 def on_processes(sweep: Sweep, cells: Sequence[int], n_jobs: int) -> Results:

@@ -12,7 +12,7 @@ __all__ = ["difference", "fingerprint", "source_files"]
 ROOT = Path(attnlaw.__file__).parent
 LIBRARIES = ("numpy", "scipy", "numba")
 SOURCES = (
-    "_validation.py",
+    "_checks.py",
     "correlations.py",
     "weights.py",
     "models",

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from attnlaw._validation import available_memory, complain
+from attnlaw._checks import available_memory, invalid_argument
 from attnlaw.sweeps import dataset
 from attnlaw.sweeps.cells import cell_shape
 from attnlaw.sweeps.grid import Sweep
@@ -35,7 +35,7 @@ def _check_results(sweep: Sweep) -> None:
     needed = 8 * COPIES * sweep.n_cells * math.prod(cell_shape(sweep))
     available = available_memory()
     if needed > available:
-        raise complain(
+        raise invalid_argument(
             "the grid",
             f"small enough for {needed / GIB:.3g} GiB of results to fit in the "
             f"{available / GIB:.3g} GiB of memory available",
@@ -54,7 +54,7 @@ def _check_signs(sweep: Sweep) -> None:
 
 def _check_trials(sweep: Sweep, n_jobs: int) -> None:
     """Ask for the memory of a trial where there are most tokens, sequences and positions."""
-    from attnlaw.simulation.memory import check_memory
+    from attnlaw.simulation._matrix_free.plan import check_memory
     from attnlaw.simulation.trials import trial_memory
 
     def values(name: str) -> tuple[Any, ...]:
@@ -81,7 +81,7 @@ def _check_trials(sweep: Sweep, n_jobs: int) -> None:
             most = max(most, needed)
     available = available_memory()
     if min(n_jobs, sweep.n_cells) * most > available:
-        raise complain(
+        raise invalid_argument(
             "n_jobs",
             f"at most {int(available / most)}, since a cell takes up to {most / GIB:.3g} of the "
             f"{available / GIB:.3g} GiB of memory available",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnlaw._validation import complain, count
+from attnlaw._checks import count, invalid_argument
 from attnlaw.sweeps import dataset
 from attnlaw.sweeps.cells import Results, compute, one_thread
 from attnlaw.sweeps.cluster import connected, on_dask
@@ -87,7 +87,7 @@ def run_sweep(
     """
     count("n_jobs", n_jobs)
     if scheduler is not None and n_jobs != 1:
-        raise complain("n_jobs", "left out when a scheduler is given", n_jobs)
+        raise invalid_argument("n_jobs", "left out when a scheduler is given", n_jobs)
     _require_extras("distributed" if scheduler is not None else None)
     store = Path(path)
     if is_finished(store):  # perhaps by somebody else, in a place where nothing may be written

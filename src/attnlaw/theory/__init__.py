@@ -1,5 +1,6 @@
 """From a model to a prediction: closed forms, and never a random number."""
 
+from attnlaw.theory.accuracy import predict_accuracy
 from attnlaw.theory.attention import (
     KeyNormOutlier,
     attention_law,
@@ -8,9 +9,8 @@ from attnlaw.theory.attention import (
 )
 from attnlaw.theory.bulk import bulk_edge, bulk_law, edge_parameter
 from attnlaw.theory.classes import ClassThresholds, class_thresholds, predict_classes
-from attnlaw.theory.classification import predict_accuracy
-from attnlaw.theory.heads import HeadCombination, combine_heads, predict_heads
 from attnlaw.theory.mixtures import predict_mixture
+from attnlaw.theory.multi_head import HeadCombination, combine_heads, predict_heads
 from attnlaw.theory.planning import Plan, plan
 from attnlaw.theory.spikes import predict, squared_overlap
 from attnlaw.theory.thresholds import Thresholds, thresholds

@@ -9,7 +9,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._validation import Real, complain, plain, real
+from attnlaw._checks import Real, invalid_argument, real, scalar_or_array
 from attnlaw.laws import Discrete, Law, MarchenkoPastur
 from attnlaw.models import PooledClasses, PooledSequences, SequenceMixture
 from attnlaw.theory.validity import warn_if_far_from_limit
@@ -55,7 +55,7 @@ def bulk_law(model: PooledSequences | PooledClasses | SequenceMixture) -> Law:
     array([0.      , 0.421875])
     """
     if np.ndim(model.vocab_ratio) or np.ndim(model.sample_ratio):
-        raise complain(
+        raise invalid_argument(
             "vocab_ratio and sample_ratio",
             "single numbers when a law is asked for",
             f"shapes {np.shape(model.vocab_ratio)} and {np.shape(model.sample_ratio)}",
@@ -104,7 +104,7 @@ def edge_parameter(vocab_ratio: ArrayLike, sample_ratio: ArrayLike) -> Real:
     """
     delta = np.asarray(real("vocab_ratio", vocab_ratio, at_least=0))
     gamma = np.asarray(real("sample_ratio", sample_ratio, at_least=0))
-    return plain(edge_root(delta, gamma))
+    return scalar_or_array(edge_root(delta, gamma))
 
 
 def edge_root(delta: Array, gamma: Array) -> Array:
@@ -154,4 +154,4 @@ def bulk_edge(
     delta = np.asarray(real("vocab_ratio", vocab_ratio, at_least=0))
     gamma = np.asarray(real("sample_ratio", sample_ratio, at_least=0))
     kappa = real("noise_gain", noise_gain, above=0)
-    return plain(kappa * eigenvalue_ratio(edge_root(delta, gamma), delta, gamma))
+    return scalar_or_array(kappa * eigenvalue_ratio(edge_root(delta, gamma), delta, gamma))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw._validation import plain
+from attnlaw._checks import Floats, scalar_or_array
 from attnlaw.models import PooledClasses
 from attnlaw.results import ClassSpikes
 from attnlaw.theory.bulk import TINY, edge_root
@@ -17,8 +17,6 @@ from attnlaw.theory.noise_spectrum import NoiseSpectrum, falling_root
 from attnlaw.theory.validity import warn_if_far_from_limit
 
 __all__ = ["ClassThresholds", "class_thresholds", "predict_classes"]
-
-Floats = NDArray[np.float64]
 
 
 def predict_classes(model: PooledClasses) -> ClassSpikes:
@@ -109,7 +107,7 @@ def predict_classes(model: PooledClasses) -> ClassSpikes:
     return ClassSpikes(
         top_eigenvalues=np.where(seen, kappa * H.eigenvalue(gap, delta, gamma), edge),
         squared_overlaps=zeta_population * zeta_sample,
-        bulk_edge=plain(np.broadcast_to(edge[..., 0], shape)),
+        bulk_edge=scalar_or_array(np.broadcast_to(edge[..., 0], shape)),
         population_eigenvalues=kappa * ell,
         population_overlaps=zeta_population,
         sample_overlaps=zeta_sample,

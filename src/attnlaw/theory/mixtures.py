@@ -6,9 +6,8 @@ Letters: q, α, κ of each kind g; s the parameter; t = s/φ(s) that of `spikes`
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attnlaw._validation import Real, plain
+from attnlaw._checks import Floats, Real, scalar_or_array
 from attnlaw.models import SequenceMixture
 from attnlaw.results import Spike
 from attnlaw.theory.bulk import TINY
@@ -17,8 +16,6 @@ from attnlaw.theory.spikes import ceiling, population_overlap, spike_parameter
 from attnlaw.theory.validity import warn_if_far_from_limit
 
 __all__ = ["predict_mixture"]
-
-Floats = NDArray[np.float64]
 
 
 def predict_mixture(model: SequenceMixture) -> Spike:
@@ -94,7 +91,7 @@ def predict_mixture(model: SequenceMixture) -> Spike:
     common = np.where(seen, 1 - delta / np.maximum(t * t_population, TINY), 1.0)
 
     def full(values: Floats) -> Real:
-        return plain(np.broadcast_to(values, shape))
+        return scalar_or_array(np.broadcast_to(values, shape))
 
     return Spike(
         top_eigenvalue=full(np.where(seen, value, edge)),

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from attnlaw._checks import Floats
 
 __all__ = ["NoiseSpectrum", "falling_root"]
-
-Floats = NDArray[np.float64]
 
 HALVINGS = 64
 """Steps of a bisection between logarithms of gaps, some 70 apart: down to rounding."""

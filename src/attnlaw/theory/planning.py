@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._validation import Real, complain, count, plain, real
+from attnlaw._checks import Real, count, invalid_argument, real, scalar_or_array
 from attnlaw.models import PooledSequences
 from attnlaw.theory.bulk import TINY, Array, edge_root
 from attnlaw.theory.spikes import ceiling, overlap, population_overlap, spike_parameter
@@ -45,7 +45,9 @@ class Plan:
     def obstacles(self) -> tuple[str, ...]:
         """Sentences that say which needs cannot be met, and why; of a plan for one model."""
         if any(np.ndim(value) for value in vars(self).values()):
-            raise complain("plan", "of a single model when its obstacles are asked for", self)
+            raise invalid_argument(
+                "plan", "of a single model when its obstacles are asked for", self
+            )
         wanted, found = f"a squared overlap of {self.squared_overlap:.4g}", []
         if self.sample_ratio == 0 and self.ceiling <= self.squared_overlap:
             found.append(
@@ -115,7 +117,9 @@ def plan(model: PooledSequences, squared_overlap: ArrayLike = 0.8) -> Plan:
     try:
         shape = np.broadcast_shapes(wanted.shape, model.shape)
     except ValueError:
-        raise complain("squared_overlap", f"broadcastable to {model.shape}", wanted) from None
+        raise invalid_argument(
+            "squared_overlap", f"broadcastable to {model.shape}", wanted
+        ) from None
     delta, gamma, norm, zeta = np.broadcast_arrays(
         model.vocab_ratio, model.sample_ratio, model.signal_norm, wanted
     )
@@ -125,13 +129,13 @@ def plan(model: PooledSequences, squared_overlap: ArrayLike = 0.8) -> Plan:
     limit = top * population_overlap(spike_parameter(norm, delta, snr, token=token), delta)
     infinite = overlap(spike_parameter(norm, zero, snr, token=token), np.sqrt(gamma), zero, gamma)
     return Plan(
-        squared_overlap=plain(zeta),
-        sample_ratio=plain(_sample_ratio(zeta, norm, delta, snr, token=token)),
-        vocab_ratio=plain(_vocab_ratio(zeta, norm, gamma, snr, token=token)),
-        signal_norm=plain(_signal_norm(zeta, delta, gamma, snr, token=token)),
-        ceiling=plain(top),
-        sample_limit=plain(limit),
-        vocab_limit=plain(infinite),
+        squared_overlap=scalar_or_array(zeta),
+        sample_ratio=scalar_or_array(_sample_ratio(zeta, norm, delta, snr, token=token)),
+        vocab_ratio=scalar_or_array(_vocab_ratio(zeta, norm, gamma, snr, token=token)),
+        signal_norm=scalar_or_array(_signal_norm(zeta, delta, gamma, snr, token=token)),
+        ceiling=scalar_or_array(top),
+        sample_limit=scalar_or_array(limit),
+        vocab_limit=scalar_or_array(infinite),
     )
 
 
@@ -139,7 +143,7 @@ def _whole(dimension: int, ratio: Real, *, step: int) -> Real:
     d, c = count("dimension", dimension), np.asarray(ratio)
     # a ratio that is a whole number up to rounding does not cost one more
     n = step * np.ceil(d / np.where(c > 0, c, 1.0) / step * (1 - 1e-12))
-    return plain(np.where(c > 0, n, np.inf))
+    return scalar_or_array(np.where(c > 0, n, np.inf))
 
 
 def _zeta(norm: Array, delta: Array, gamma: Array, snr: float, *, token: bool) -> Array:

@@ -12,7 +12,7 @@ from types import EllipsisType
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlaw._validation import Real, choice, complain, plain, real
+from attnlaw._checks import Real, choice, invalid_argument, real, scalar_or_array
 from attnlaw.models import PooledSequences
 from attnlaw.results import Spike
 from attnlaw.theory.bulk import TINY, Array, edge_root, eigenvalue_ratio
@@ -89,7 +89,7 @@ def predict(model: PooledSequences) -> Spike:
         mean_eigenvalue = kappa * eigenvalue_ratio(np.maximum(t_mean, t_star), delta, gamma)
 
     def full(values: Array) -> Real:
-        return plain(np.broadcast_to(values, model.shape))
+        return scalar_or_array(np.broadcast_to(values, model.shape))
 
     detectable = np.broadcast_to(seen, model.shape)
     return Spike(
@@ -160,14 +160,14 @@ def squared_overlap(
     try:
         shape = np.broadcast_shapes(*shapes)
     except ValueError:
-        raise complain("the arguments", "broadcastable", shapes) from None
+        raise invalid_argument("the arguments", "broadcastable", shapes) from None
     zeta = np.empty(shape)
     for part in _blocks(shape):
         m, d, g, r = (_block(x, part, shape) for x in (norm, delta, gamma, ratio))
         zeta[part] = overlap(spike_parameter(m, d, r, token=token), edge_root(d, g), d, g)
         if token:
             zeta[part] *= ceiling(m, d)
-    return plain(zeta)
+    return scalar_or_array(zeta)
 
 
 def _blocks(shape: tuple[int, ...]) -> Iterator[slice | EllipsisType]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnlaw._validation import Real, plain
+from attnlaw._checks import Real, scalar_or_array
 from attnlaw.models import PooledSequences
 from attnlaw.theory.bulk import Array, edge_root
 
@@ -59,8 +59,8 @@ def thresholds(model: PooledSequences) -> Thresholds:
 
     def critical_norm(t: Array) -> Real:
         if snr == 0:
-            return plain(np.full(t.shape, np.inf))
-        return plain(np.sqrt(np.maximum((t + delta) / snr - lent, 0.0)))
+            return scalar_or_array(np.full(t.shape, np.inf))
+        return scalar_or_array(np.sqrt(np.maximum((t + delta) / snr - lent, 0.0)))
 
     return Thresholds(
         population_signal_norm=critical_norm(np.sqrt(delta)),

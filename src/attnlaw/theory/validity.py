@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnlaw._validation import Real, RegimeWarning, plain
+from attnlaw._checks import Real, RegimeWarning, scalar_or_array
 from attnlaw.models import PooledClasses, PooledHeads, PooledSequences, SequenceMixture
 
 __all__ = ["Validity", "validity"]
@@ -92,7 +92,7 @@ def validity(model: Pooled) -> Validity:
     )
     m4 = 1 + 6 * k2 + 2 * k2**2 + 4 * k3 + k4
     excess = delta * gamma**2 / length**2 if model.sampling == "token" else np.zeros_like(k2)
-    return Validity(effective_length=length, fourth_moment_deviation=plain(excess / m4))
+    return Validity(effective_length=length, fourth_moment_deviation=scalar_or_array(excess / m4))
 
 
 def _spread(model: Pooled) -> tuple[float, float, float]:

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnlaw._checks import Floats
 from attnlaw.diagnostics.heads.nulls import Statistics
 
 __all__ = [
@@ -17,8 +17,6 @@ __all__ = [
     "head_sentence",
     "report_sentence",
 ]
-
-Floats = NDArray[np.float64]
 
 VERDICTS = ("structured", "random-like", "collapsed", "saturated")
 

@@ -5,9 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attnlaw._validation import count, real
+from attnlaw._checks import Floats, count, real
 from attnlaw.diagnostics.heads.findings import (
     HeadFinding,
     HeadsReport,
@@ -27,8 +26,6 @@ from attnlaw.diagnostics.heads.nulls import Measured, RandomHeads, Statistics
 from attnlaw.simulation.workers import one_blas_thread
 
 __all__ = ["inspect_heads"]
-
-Floats = NDArray[np.float64]
 
 COLLAPSED = 0.05  # variation of rows below which all tokens attend alike
 SATURATED = 0.1  # distance to one-hot rows below which a head chooses and does not weigh

@@ -7,14 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw._validation import complain, count
+from attnlaw._checks import Floats, count, invalid_argument
 from attnlaw.simulation.attention import attention_matrix
 
 __all__ = ["AttentionMaps", "attention_maps", "maps_from_queries", "maps_from_scores"]
 
 Array = NDArray[Any]
-Floats = NDArray[np.float64]
-
 _LEAST_TOKENS = 8
 _SUM_ERROR = 0.01  # of a row: bfloat16 keeps its entries to 0.4 %
 
@@ -70,13 +68,13 @@ def attention_maps(
     A = _four_axes("attention", np.asanyarray(weights))
     n = A.shape[-1]
     if A.shape[-2] != n:
-        raise complain("attention", "square maps", A)
+        raise invalid_argument("attention", "square maps", A)
     if n < _LEAST_TOKENS:
-        raise complain("attention", f"maps of at least {_LEAST_TOKENS} tokens", A)
+        raise invalid_argument("attention", f"maps of at least {_LEAST_TOKENS} tokens", A)
     if head_dimension is not None:
         head_dimension = count("head_dimension", head_dimension)
     if tokens is not None and len(tokens) != n:
-        raise complain("tokens", f"{n} words, one a row", f"{len(tokens)}")
+        raise invalid_argument("tokens", f"{n} words, one a row", f"{len(tokens)}")
     for layer in range(len(A)):
         for head in range(A.shape[1]):
             _check_rows(np.asarray(A[layer, head], dtype=np.float64), layer, head)
@@ -108,7 +106,7 @@ def maps_from_scores(
     """
     S = _four_axes("scores", np.asanyarray(scores))
     if S.shape[-2] != S.shape[-1]:
-        raise complain("scores", "square maps", S)
+        raise invalid_argument("scores", "square maps", S)
     A = np.empty(S.shape, dtype=np.float32 if S.dtype.itemsize <= 4 else np.float64)
     for place in np.ndindex(*S.shape[:2]):
         one = np.array(S[place], dtype=np.float64)
@@ -145,10 +143,10 @@ def maps_from_queries(
     K = _four_axes("keys", np.asanyarray(keys))
     layers, heads, n, d = Q.shape
     if K.shape[0] != layers or K.shape[2:] != (n, d) or heads % max(K.shape[1], 1):
-        raise complain("keys", f"of the shape of the queries, {Q.shape}", K)
+        raise invalid_argument("keys", f"of the shape of the queries, {Q.shape}", K)
     for name, array in (("queries", Q), ("keys", K)):
         if not np.isfinite(array).all():
-            raise complain(name, "finite", array)
+            raise invalid_argument(name, "finite", array)
     A = np.empty((layers, heads, n, n), np.float32 if Q.dtype.itemsize <= 4 else np.float64)
     group = heads // K.shape[1]
     for layer, head in np.ndindex(layers, heads):
@@ -159,15 +157,17 @@ def maps_from_queries(
 
 def _four_axes(name: str, array: Array) -> Array:
     if array.dtype.kind not in "fiu":
-        raise complain(name, "made of real numbers", array.dtype.name)
+        raise invalid_argument(name, "made of real numbers", array.dtype.name)
     given = array
     for axis in (0, 1):  # a batch of one text, before the layers or after them
         if array.ndim > 4 and array.shape[axis] == 1:
             array = np.squeeze(array, axis)
     if not 2 <= array.ndim <= 4:
-        raise complain(name, "of shape (layers, heads, n, n), (heads, n, n) or (n, n)", given)
+        raise invalid_argument(
+            name, "of shape (layers, heads, n, n), (heads, n, n) or (n, n)", given
+        )
     if not array.size:
-        raise complain(name, "at least one number", given)
+        raise invalid_argument(name, "at least one number", given)
     return array.reshape((1,) * (4 - array.ndim) + array.shape)
 
 

@@ -5,6 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlaw._checks import Floats
+
 __all__ = [
     "PLACES",
     "Rank",
@@ -19,7 +21,6 @@ __all__ = [
     "uniform_rows",
 ]
 
-Floats = NDArray[np.float64]
 Counts = NDArray[np.int_]
 
 PLACES = ("same token", "previous token", "next token", "first token", "last token")

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from attnlaw._validation import count
-from attnlaw.diagnostics.files.entries import bad_file
-from attnlaw.diagnostics.files.tables import list_arrays
+from attnlaw._checks import count
+from attnlaw.data.readers.entries import bad_file
+from attnlaw.data.readers.tables import list_arrays
 from attnlaw.diagnostics.heads.maps import AttentionMaps, attention_maps
 
 __all__ = ["model_attention"]

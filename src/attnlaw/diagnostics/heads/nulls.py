@@ -12,9 +12,8 @@ from math import exp, expm1, log, pi
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attnlaw._validation import RegimeWarning
+from attnlaw._checks import Floats, RegimeWarning
 from attnlaw.diagnostics.heads.measures import (
     ScoreStatistics,
     centred_spectrum,
@@ -29,8 +28,6 @@ from attnlaw.theory.attention.quadrature import norm_rule
 from attnlaw.theory.attention.regime import LEAST_DIMENSION, normaliser_variance
 
 __all__ = ["Measured", "RandomHeads", "Statistics", "gumbel_p_value", "gumbel_quantile"]
-
-Floats = NDArray[np.float64]
 
 _HIGHEST = 60.0  # beyond, rows are one-hot whatever the temperature
 _STEP = log(1.2)  # between inverse temperatures of the grid, in the logarithm

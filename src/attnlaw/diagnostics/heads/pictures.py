@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlaw import style
+from attnlaw._checks import Floats
 from attnlaw.diagnostics.heads.findings import HeadFinding, HeadsReport, head_histogram
 
 if TYPE_CHECKING:
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["draw_head", "draw_heads"]
-
-Floats = NDArray[np.float64]
 
 _MARKS = {"random-like": "r", "collapsed": "c", "saturated": "s"}
 _TESTS = ("distance", "structure", "top value", "place", "scores", "twins")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from attnlaw._validation import available_memory, choice
-from attnlaw.diagnostics.files.entries import Array, Entry, bad_file, choose_entry
-from attnlaw.diagnostics.files.tables import list_arrays
+from attnlaw._checks import available_memory, choice
+from attnlaw.data.readers.entries import Array, Entry, bad_file, choose_entry
+from attnlaw.data.readers.tables import list_arrays
 from attnlaw.diagnostics.heads.maps import (
     AttentionMaps,
     attention_maps,

@@ -8,7 +8,7 @@ from dash import Dash, Input, Output, State, no_update
 
 import attnlaw as al
 from attnlaw import style
-from attnlaw._validation import complain
+from attnlaw._checks import invalid_argument
 from attnlaw.explorer.charts import Look, Trace, figure, numbers
 from attnlaw.explorer.controls import Control, Values, write_query
 from attnlaw.explorer.frame import Page, Reading, View, shown, tex
@@ -79,7 +79,7 @@ def view(values: Values, look: Look, _: Any) -> View:
     """Return heat maps, boundaries, and the numbers under the cross-hair."""
     across, up = str(values["across"]), str(values["up"])
     if across == up:
-        raise complain("up", "another parameter than the one across", up)
+        raise invalid_argument("up", "another parameter than the one across", up)
     R = correlation_from(values)
     names = [str(values["weights"])]
     if values["beside"] not in ("none", names[0]):

@@ -9,7 +9,7 @@ from dash import Dash
 
 import attnlaw as al
 from attnlaw import style
-from attnlaw._validation import complain
+from attnlaw._checks import invalid_argument
 from attnlaw.explorer.charts import Look, Trace, bars, figure, line, stem, vertical
 from attnlaw.explorer.controls import Control, Values
 from attnlaw.explorer.frame import Page, Reading, View, shown, tex
@@ -246,7 +246,9 @@ def _trials(values: Values) -> tuple[int, Callable[[], Any]]:
     sizes = model.sizes(d)
     if d * max(sizes.n_samples, sizes.n_vocab) > LARGEST_MATRIX:
         shape = f"{d} with {sizes.n_samples} samples and {sizes.n_vocab} tokens"
-        raise complain("dimension", f"smaller here (d·N and d·V ≤ {LARGEST_MATRIX:g})", shape)
+        raise invalid_argument(
+            "dimension", f"smaller here (d·N and d·V ≤ {LARGEST_MATRIX:g})", shape
+        )
     for_spectrum, for_spike = np.random.default_rng(seed), np.random.default_rng(seed)
 
     def trial() -> Any:

@@ -9,9 +9,9 @@ distribution of its energy is computed (`sums`), the softmax's own normaliser in
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from attnlaw._checks import Floats
 from attnlaw.theory.attention.harmonics import harmonic_dimension, zonal_polynomials
 from attnlaw.theory.attention.kernel import Kernel, Mode
 from attnlaw.theory.attention.quadrature import gauss_rule, norm_rule
@@ -19,7 +19,6 @@ from attnlaw.theory.attention.sums import sum_of_copies
 
 __all__ = ["Energies", "energies"]
 
-Floats = NDArray[np.float64]
 Rule = tuple[Floats, Floats]
 
 _SCORES = 601  # points for the score of an entry

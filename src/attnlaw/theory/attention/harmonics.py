@@ -12,12 +12,11 @@ score r s √d u·v, so the kernel of a head has κ = β r s √d.
 from math import comb
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
-__all__ = ["harmonic_coefficient", "harmonic_dimension", "zonal_polynomials"]
+from attnlaw._checks import Floats
 
-Floats = NDArray[np.float64]
+__all__ = ["harmonic_coefficient", "harmonic_dimension", "zonal_polynomials"]
 
 
 def harmonic_dimension(dimension: int, degree: int) -> int:

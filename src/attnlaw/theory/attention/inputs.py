@@ -15,16 +15,14 @@ over such inputs".
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnlaw._checks import Floats
 from attnlaw.laws import FreeProfile, VarianceProfile
 from attnlaw.models import SelfAttention
 from attnlaw.theory.attention.profiles import projections, tokens_profile
 from attnlaw.theory.attention.quadrature import gauss_rule
 
 __all__ = ["first_inputs_profile", "tokens_inputs_profile"]
-
-Floats = NDArray[np.float64]
 
 _NODES = 96
 

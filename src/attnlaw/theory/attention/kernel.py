@@ -14,16 +14,13 @@ orthonormal too, and f is a sum of blocks: mode (k, l) has N_k latent dimensions
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attnlaw._validation import complain
+from attnlaw._checks import Floats, invalid_argument
 from attnlaw.models import SelfAttention
 from attnlaw.theory.attention.harmonics import harmonic_coefficient, harmonic_dimension
 from attnlaw.theory.attention.quadrature import norm_rule
 
 __all__ = ["Kernel", "Mode"]
-
-Floats = NDArray[np.float64]
 
 _NEGLIGIBLE = 1e-7  # energy of a mode, as a share of the total
 
@@ -48,10 +45,12 @@ class Kernel:
     def __init__(self, model: SelfAttention) -> None:
         self.n, self.d, self.h = model.n_tokens, model.head_dimension, model.n_heads
         if self.d < 3:
-            raise complain("head_dimension", "at least 3 for this order of the law", self.d)
+            raise invalid_argument(
+                "head_dimension", "at least 3 for this order of the law", self.d
+            )
         self.beta = float(model.inverse_temperature)
         if self.beta == 0:
-            raise complain("inverse_temperature", "above 0 for this order of the law", 0.0)
+            raise invalid_argument("inverse_temperature", "above 0 for this order of the law", 0.0)
         self.is_mean = model.combination == "mean"
         spread = 1 / self.d
         if model.input_spectrum is not None:  # ‖q_i‖² is T_ii χ²: its variance is the sum of two

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from attnlaw._validation import choice, complain
+from attnlaw._checks import choice, invalid_argument
 from attnlaw.laws import Discrete, Law, MarchenkoPastur, ProfileLaw
 from attnlaw.models import SelfAttention
 from attnlaw.theory.attention.inputs import first_inputs_profile, tokens_inputs_profile
@@ -88,7 +88,9 @@ def attention_law(model: SelfAttention, order: str = "auto") -> Law:
     if order == "auto":
         order = "first" if model.head_dimension < 3 else "tokens"
     if spectrum and order not in ("first", "tokens"):
-        raise complain("order", "'first' or 'tokens' when there is an input_spectrum", order)
+        raise invalid_argument(
+            "order", "'first' or 'tokens' when there is an input_spectrum", order
+        )
     if model.inverse_temperature == 0:
         return Discrete([0.0])
     warn_outside_regime(model, order)

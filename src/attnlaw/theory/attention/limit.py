@@ -17,13 +17,11 @@ import numpy as np
 from numpy.polynomial import Polynomial
 from numpy.typing import NDArray
 
+from attnlaw._checks import Complexes, Floats
 from attnlaw.laws import Law, MarchenkoPastur
-from attnlaw.laws.free import FreeLaw
+from attnlaw.laws._engine.free import FreeLaw
 
 __all__ = ["AttentionBulk"]
-
-Floats = NDArray[np.float64]
-Complexes = NDArray[np.complex128]
 
 
 class _Constants(NamedTuple):

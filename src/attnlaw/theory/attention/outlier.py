@@ -14,18 +14,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attnlaw._validation import choice, complain
+from attnlaw._checks import Floats, choice, invalid_argument
 from attnlaw.laws import ProfileLaw
-from attnlaw.laws.descent import Descent
+from attnlaw.laws._engine.descent import Descent
 from attnlaw.laws.profile import Equations
 from attnlaw.models import SelfAttention
 from attnlaw.theory.attention.profiles import AttentionProfile, first_profile, norms_profile
 
 __all__ = ["KeyNormOutlier", "key_norm_outlier"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,9 +76,13 @@ def key_norm_outlier(model: SelfAttention, order: str = "norms") -> KeyNormOutli
     """
     choice("order", order, ("norms", "first"))
     if model.value_dimension is not None:
-        raise complain("value_dimension", "None for key norms to show", model.value_dimension)
+        raise invalid_argument(
+            "value_dimension", "None for key norms to show", model.value_dimension
+        )
     if model.input_spectrum is not None:
-        raise complain("input_spectrum", "None for key norms to show", model.input_spectrum)
+        raise invalid_argument(
+            "input_spectrum", "None for key norms to show", model.input_spectrum
+        )
     parts = norms_profile(model) if order == "norms" else first_profile(model)
     scale = 1.0 if model.combination == "mean" else 1 / model.n_heads
     law = ProfileLaw(parts.profile, scale)

@@ -1,6 +1,6 @@
 """What theory says of a head's singular values, in the fields of an observation."""
 
-from attnlaw._validation import complain
+from attnlaw._checks import invalid_argument
 from attnlaw.laws import Law
 from attnlaw.models import SelfAttention
 from attnlaw.results import AttentionSpectrum
@@ -46,7 +46,9 @@ def predict_attention(model: SelfAttention, order: str = "auto") -> AttentionSpe
     (2.7183, 1.0)
     """
     if model.value_dimension is not None:
-        raise complain("value_dimension", "None to predict A itself", model.value_dimension)
+        raise invalid_argument(
+            "value_dimension", "None to predict A itself", model.value_dimension
+        )
     law = attention_law(model, order)
     n = model.n_tokens
     finite = order in ("auto", "norms", "tokens") and model.head_dimension >= 3

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlaw._checks import Floats
 from attnlaw.laws import VarianceProfile
 from attnlaw.models import SelfAttention
 from attnlaw.theory.attention.energies import energies
@@ -18,8 +19,6 @@ __all__ = [
     "projections",
     "tokens_profile",
 ]
-
-Floats = NDArray[np.float64]
 
 _STRUCTURE = 0.75  # n/N_k from which a block is structure and none of it noise
 _RESOLVED = 0.004  # n/N_k below which the dimension of a block makes no difference

@@ -1,13 +1,12 @@
 """A few weighted points in place of a distribution: norms of Gaussian vectors, Gauss's rule."""
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh_tridiagonal
 from scipy.special import gammaincinv
 
-__all__ = ["gauss_rule", "norm_rule"]
+from attnlaw._checks import Floats
 
-Floats = NDArray[np.float64]
+__all__ = ["gauss_rule", "norm_rule"]
 
 
 def gauss_rule(points: Floats, weights: Floats, n_nodes: int) -> tuple[Floats, Floats]:

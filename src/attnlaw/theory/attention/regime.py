@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 
-from attnlaw._validation import RegimeWarning
+from attnlaw._checks import RegimeWarning
 from attnlaw.models import SelfAttention
 
 __all__ = ["LEAST_DIMENSION", "normaliser_variance", "row_energy_variance", "warn_outside_regime"]

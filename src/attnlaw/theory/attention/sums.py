@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Sums", "sum_of_copies"]
+from attnlaw._checks import Floats
 
-Floats = NDArray[np.float64]
+__all__ = ["Sums", "sum_of_copies"]
 
 _GRID = 144
 

@@ -1,0 +1,129 @@
+"""Checks shared by models, laws and functions; every failure is the same one sentence.
+
+The sentence: ``<argument> must be <condition>, got <value>.``
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+Complexes = NDArray[np.complex128]
+
+Real = float | Floats
+"""A number, or an array of numbers that broadcasts."""
+
+Random = np.random.Generator | int | None
+"""What the keyword `rng` takes: a generator, a seed, or None for a fresh one."""
+
+
+class RegimeWarning(UserWarning):
+    """A formula is used outside the regime in which it was derived."""
+
+
+def invalid_argument(argument: str, condition: str, value: object) -> ValueError:
+    """Return (not raise) the library's one error sentence; arrays are shown by their shape."""
+    shown = f"an array of shape {value.shape}" if isinstance(value, np.ndarray) else repr(value)
+    if len(shown) > 80:
+        shown = shown[:77] + "..."
+    return ValueError(f"{argument} must be {condition}, got {shown}.")
+
+
+def real_array(argument: str, value: ArrayLike, *, ndim: int | None = None) -> NDArray[np.float64]:
+    """Return `value` as a finite float64 array, checked to have `ndim` axes if given."""
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise invalid_argument(argument, "an array of real numbers", value) from None
+    if array.dtype.kind not in "fiu":
+        raise invalid_argument(argument, "made of real numbers", value)
+    array = array.astype(np.float64, copy=False)
+    if ndim is not None and array.ndim != ndim:
+        raise invalid_argument(argument, f"an array with {ndim} axes", array)
+    if not np.isfinite(array).all():
+        raise invalid_argument(argument, "finite", value)
+    return array
+
+
+def real(
+    argument: str,
+    value: ArrayLike,
+    *,
+    above: float | None = None,
+    at_least: float | None = None,
+    below: float | None = None,
+    at_most: float | None = None,
+) -> Real:
+    """Return `value` as a float (or a float64 array if it has axes), checked against bounds."""
+    bounds = (
+        (above, "above", np.greater),
+        (at_least, "at least", np.greater_equal),
+        (below, "below", np.less),
+        (at_most, "at most", np.less_equal),
+    )
+    array = real_array(argument, value)
+    for bound, words, holds in bounds:
+        if bound is not None and not np.all(holds(array, bound)):
+            raise invalid_argument(argument, f"{words} {bound:g}", value)
+    return scalar_or_array(array)
+
+
+def scalar_or_array(values: ArrayLike) -> Real:
+    """Return `values` as a float if it has no axes, else as a float64 array."""
+    array = np.asarray(values, dtype=np.float64)
+    return float(array) if array.ndim == 0 else array
+
+
+def count(argument: str, value: Any, *, at_least: int = 1) -> int:
+    """Return `value` as an int, checked to be a whole number of at least `at_least`."""
+    try:
+        number = int(value)
+        whole = not isinstance(value, bool | str) and number == value
+    except (TypeError, ValueError, OverflowError):
+        whole = False
+    if not whole or number < at_least:
+        raise invalid_argument(argument, f"a whole number of at least {at_least}", value)
+    return number
+
+
+def random_generator(value: Random) -> np.random.Generator:
+    """Return `rng` as a Generator: itself, seeded by an int, or fresh for None."""
+    if value is None or isinstance(value, np.random.Generator):
+        return np.random.default_rng(value)
+    try:
+        return np.random.default_rng(count("rng", value, at_least=0))
+    except ValueError:
+        raise invalid_argument("rng", "a Generator, a seed of at least 0 or None", value) from None
+
+
+def choice(argument: str, value: str, options: tuple[str, ...]) -> str:
+    """Return `value`, checked to be one of `options`."""
+    if value not in options:
+        raise invalid_argument(argument, "one of " + ", ".join(map(repr, options)), value)
+    return value
+
+
+ALWAYS_THERE = 2**26  # bytes for which it is not worth asking the system
+
+
+def available_memory() -> float:
+    """Return the bytes that can be allocated without swapping; infinity where none can say."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return 1024 * next(int(x.split()[1]) for x in lines if x.startswith("MemAvailable"))
+    except (OSError, StopIteration, ValueError):
+        pass
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return float("inf")
+
+
+def frozen(array: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return a read-only copy, so that a frozen dataclass really is frozen."""
+    copy = np.array(array)
+    copy.setflags(write=False)
+    return copy

@@ -1,0 +1,1 @@
+"""Users' arrays and files: sequences, covariances, and readers of files."""

@@ -1,0 +1,189 @@
+"""One call from a path to an array or to an embedding table with its words."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.data.readers.entries import Array, Entry, bad_file, check_finite, choose_entry
+from attnlaw.data.readers.gguf_files import gguf_entries
+from attnlaw.data.readers.numpy_files import npy_entries, npz_entries
+from attnlaw.data.readers.safetensors_files import safetensors_entries
+from attnlaw.data.readers.vocabularies import gguf_tokens, json_file, vocabulary_tokens
+
+__all__ = ["EmbeddingTable", "list_arrays", "read_array", "read_table"]
+
+_PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle")
+_VOCABULARIES = ("tokenizer.json", "vocab.json", "vocab.txt")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EmbeddingTable:
+    """A table of token embeddings, one row a token."""
+
+    vectors: NDArray[np.floating]  # (V, d), memory-mapped where the file allows it
+    tokens: tuple[str, ...] | None  # the word of each row, when known
+    source: str  # where it was read from
+    name: str  # of the array in the file
+
+
+def list_arrays(path: str | Path) -> dict[str, Entry]:
+    """Return the arrays in a file or folder by name, without reading them.
+
+    Parameters
+    ----------
+    path : str or Path
+        A .npy, .npz, .safetensors or .gguf file, or a local Hugging Face folder. What the
+        file is, is told from its first bytes.
+
+    Returns
+    -------
+    dict of Entry
+        Name, shape and dtype of each, and a function that reads it.
+    """
+    path = Path(path)
+    if path.is_dir():
+        return _folder_entries(path)
+    if not path.is_file():
+        raise ValueError(f"{path} must be a file or a folder, got nothing at that place.")
+    return _reader(path)(path)
+
+
+def read_array(path: str | Path, tensor: str | None = None, *, ndim: int = 2) -> Array:
+    """Return one array of a file: by name, or the only one with `ndim` axes.
+
+    Memory-mapped where the format allows it; sizes are checked before memory is taken, and
+    nothing is ever unpickled.
+
+    Parameters
+    ----------
+    path : str or Path
+        As for `list_arrays`.
+    tensor : str, optional
+        Name of the array. Without it, the only array with `ndim` axes is meant, or the token
+        table by its usual names.
+    ndim : int
+        How many axes it must have.
+
+    Raises
+    ------
+    ValueError
+        With one sentence that says what the file must be and what it is.
+    """
+    path = Path(path)
+    return _read_entry(path, choose_entry(path, list_arrays(path), tensor, ndim), ndim)
+
+
+def read_table(
+    path: str | Path, tensor: str | None = None, *, vocabulary: str | Path | None = None
+) -> EmbeddingTable:
+    """Return an embedding table, with its words where the file or its folder holds them.
+
+    Parameters
+    ----------
+    path : str or Path
+        As for `list_arrays`. Words come from the GGUF fields, or from tokenizer.json,
+        vocab.json or vocab.txt in the same folder when their number fits.
+    tensor : str, optional
+        Name of the array in the file.
+    vocabulary : str or Path, optional
+        Another file that holds the words: tokenizer.json, vocab.json or vocab.txt.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "table.npy"
+    ...     np.save(file, np.eye(5, 3, dtype=np.float32))
+    ...     table = read_table(file)
+    >>> table.vectors.shape, table.tokens
+    ((5, 3), None)
+    """
+    path = Path(path)
+    entry = choose_entry(path, list_arrays(path), tensor, 2)
+    array = _read_entry(path, entry, 2)
+    if array.dtype.kind != "f":
+        raise bad_file(path, f"hold {entry.name!r} as floating-point numbers", entry.dtype)
+    tokens = _tokens(path) if vocabulary is None else vocabulary_tokens(Path(vocabulary))
+    fits = tokens is not None and 0 <= len(array) - len(tokens) <= 1024  # some tables are padded
+    if vocabulary is not None and not fits:
+        found = f"{len(tokens or ())} words for {len(array)} rows"
+        raise bad_file(Path(vocabulary), "hold the words of the table", found)
+    if fits and tokens is not None:
+        tokens += ("",) * (len(array) - len(tokens))
+    vectors: NDArray[np.floating] = array  # type: ignore[assignment]
+    return EmbeddingTable(
+        vectors=vectors, tokens=tokens if fits else None, source=str(path), name=entry.name
+    )
+
+
+def _read_entry(path: Path, entry: Entry, ndim: int) -> Array:
+    if len(entry.shape) != ndim:
+        raise bad_file(path, f"hold an array with {ndim} axes", entry.description)
+    if 0 in entry.shape:
+        raise bad_file(path, "hold at least one number", entry.description)
+    array = entry.read()
+    if array.dtype.kind not in "fiu":
+        raise bad_file(path, f"hold {entry.name!r} as real numbers", entry.dtype)
+    check_finite(path, array)
+    return array
+
+
+def _reader(path: Path) -> Callable[[Path], dict[str, Entry]]:
+    """Tell the format from the first bytes, since names deceive."""
+    with path.open("rb") as stream:
+        start = stream.read(9)
+    if not start:
+        raise bad_file(path, "hold data", "an empty file")
+    if start.startswith(b"\x93NUMPY"):
+        return npy_entries
+    if start.startswith(b"PK\x03\x04"):
+        return npz_entries
+    if start.startswith(b"GGUF"):
+        return gguf_entries
+    if path.suffix == ".safetensors" or start[8:] == b"{":
+        return safetensors_entries
+    if path.suffix in _PICKLES or start[:1] == b"\x80":
+        condition = "be a plain array file (convert it to .safetensors)"
+        raise bad_file(path, condition, "a pickle, which may run code")
+    raise bad_file(
+        path, "be a .npy, .npz, .safetensors or .gguf file", f"one that begins {start!r}"
+    )
+
+
+def _folder_entries(folder: Path) -> dict[str, Entry]:
+    """Describe the arrays of a Hugging Face folder: one .safetensors file, or its shards."""
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        content = json_file(index)
+        shards = content.get("weight_map") if isinstance(content, dict) else None
+        names = set(map(str, shards.values())) if isinstance(shards, dict) else {""}
+        if any(name in ("", "..") or name != Path(name).name for name in names):
+            raise bad_file(index, "map arrays to files of its own folder", "something else")
+        files = [folder / name for name in sorted(names)]
+        missing = [file.name for file in files if not file.is_file()]
+        if missing:
+            raise bad_file(folder, f"hold its {len(files)} shards", f"no {', '.join(missing[:3])}")
+    else:
+        files = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("*.gguf"))
+        if len(files) > 1 and folder / "model.safetensors" in files:
+            files = [folder / "model.safetensors"]
+    if not files:
+        pickled = [file.name for file in folder.iterdir() if file.suffix in _PICKLES]
+        found = f"only the pickle {pickled[0]}, which may run code" if pickled else "none"
+        raise bad_file(folder, "hold a .safetensors file", found)
+    return {name: entry for file in files for name, entry in _reader(file)(file).items()}
+
+
+def _tokens(path: Path) -> tuple[str, ...] | None:
+    """Return the words of a table from the file itself or from its neighbours."""
+    if path.is_file() and _reader(path) is gguf_entries:
+        return gguf_tokens(path)
+    folder = path if path.is_dir() else path.parent
+    for name in _VOCABULARIES:
+        if (folder / name).is_file():
+            return vocabulary_tokens(folder / name)
+    ggufs = list(folder.glob("*.gguf")) if path.is_dir() else []
+    return gguf_tokens(ggufs[0]) if len(ggufs) == 1 else None

@@ -1,0 +1,264 @@
+"""What users give as sequences: embeddings, or tokens with their table."""
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnlaw._checks import invalid_argument
+from attnlaw.data.sequence_map import BLOCK_NUMBERS, Floats, Sequences
+
+__all__ = ["EmbeddedSequences", "Sequences", "TokenSequences", "as_sequences"]
+
+COPY_BYTES = 2**28  # of embeddings that may be copied
+NEARLY_ALL = 0.8  # of a table in use: the rest is not worth a copy
+
+
+class EmbeddedSequences(Sequences):
+    """Sequences given as an array of shape (N, L, d), in memory or a memory map.
+
+    The array is never copied as a whole: parts of it beyond 256 MiB are kept as an index.
+    """
+
+    def __init__(
+        self,
+        embeddings: Floats,
+        mask: NDArray[np.bool_] | None,
+        index: NDArray[np.intp] | None = None,
+    ) -> None:
+        N, L, d = embeddings.shape
+        self.shape = (N if index is None else len(index), L, d)
+        self.mask = mask
+        self.dtype = embeddings.dtype
+        self._embeddings = embeddings
+        self._index = index
+        whole = index is None and mask is None and embeddings.flags.c_contiguous
+        self._rows = embeddings.reshape(N * L, d) if whole else None
+
+    def take(self, rows: NDArray[np.intp], *, once: bool = False) -> "EmbeddedSequences":
+        """Return some of the sequences; a copy if they are few."""
+        del once
+        mask = None if self.mask is None else self.mask[rows]
+        index = rows if self._index is None else self._index[rows]
+        if len(rows) * self._embeddings[0].nbytes <= COPY_BYTES:
+            return EmbeddedSequences(self._embeddings[index], mask)
+        return EmbeddedSequences(self._embeddings, mask, index)
+
+    def _positions(self, positions: slice) -> "EmbeddedSequences":
+        mask = None if self.mask is None else self.mask[:, positions]
+        return EmbeddedSequences(self._embeddings[:, positions], mask, self._index)
+
+    def embed(self, rows: slice) -> Floats:
+        """Return T for some of the sequences, zero where there is no token: (n, L, d)."""
+        T = self._embeddings[rows if self._index is None else self._index[rows]]
+        return T if self.mask is None else np.where(self.mask[rows][:, :, None], T, 0)
+
+    def _project(self, directions: Floats) -> Floats:
+        N, L, d = self.shape
+        if self._rows is not None:
+            return np.asarray(directions.T @ self._rows.T).reshape(-1, N, L)
+        P = np.empty((directions.shape[1], N, L), dtype=self.dtype)
+        for rows in self._blocks():
+            T = self.embed(rows)
+            P[:, rows] = (directions.T @ T.reshape(-1, d).T).reshape(-1, len(T), L)
+        return P
+
+    def _backproject(self, coefficients: Floats) -> Floats:
+        d, S = self.shape[2], len(coefficients)
+        if self._rows is not None:
+            return np.asarray((coefficients.reshape(S, -1) @ self._rows).T)
+        total = np.zeros((S, d))
+        for rows in self._blocks():
+            total += coefficients[:, rows].reshape(S, -1) @ self.embed(rows).reshape(-1, d)
+        return total.T
+
+
+class TokenSequences(Sequences):
+    """Sequences given as rows of a table, shape (N, L); rows that do not occur are left out."""
+
+    def __init__(
+        self,
+        tokens: NDArray[Any],
+        table: Floats,
+        mask: NDArray[np.bool_] | None,
+        *,
+        kept_from: float = 1.0,  # share of the table in use, from which all of it is kept
+    ) -> None:
+        if mask is not None:
+            tokens = np.where(mask, tokens, tokens[mask][0])  # padding may hold anything
+        if kept_from > 0:
+            occurs = np.zeros(len(table), dtype=bool)
+            occurs[tokens] = True
+            (used,) = np.nonzero(occurs)
+            if len(used) < kept_from * len(table):
+                places = np.empty(len(table), dtype=np.intp)
+                places[used] = np.arange(len(used))
+                tokens, table = places[tokens], table[used]
+        self.shape = (*tokens.shape, table.shape[1])
+        self.mask, self.dtype = mask, table.dtype
+        self._tokens = tokens.astype(np.intp, copy=False)
+        self._table = np.ascontiguousarray(table)
+
+    @cached_property
+    def _indicator(self) -> Any:
+        from scipy.sparse import csr_array
+
+        n = self._tokens.size
+        kind = np.int32 if n < 2**31 else np.int64
+        ones, ends = np.ones(n, dtype=self.dtype), np.arange(n + 1, dtype=kind)
+        each = self._tokens.ravel().astype(kind)
+        return csr_array((ones, each, ends), shape=(n, len(self._table))).T
+
+    @property
+    def tokens(self) -> NDArray[np.intp]:
+        """Rows of `table`, (N, L); arbitrary where there is no token."""
+        return self._tokens
+
+    @cached_property
+    def occurrences(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Row of `table` and position of every token that is there."""
+        if self.mask is None:
+            return self._tokens.ravel(), np.tile(np.arange(self.shape[1]), self.shape[0])
+        return self._tokens[self.mask], np.nonzero(self.mask)[1]
+
+    @property
+    def table(self) -> Floats:
+        """Embeddings of the tokens, of hardly more than occur."""
+        return self._table
+
+    def take(self, rows: NDArray[np.intp], *, once: bool = False) -> "TokenSequences":
+        """Return some of the sequences, with the tokens that occur in them."""
+        mask = None if self.mask is None else self.mask[rows]
+        kept_from = 0.0 if once else NEARLY_ALL
+        return TokenSequences(self._tokens[rows], self._table, mask, kept_from=kept_from)
+
+    def _positions(self, positions: slice) -> "TokenSequences":
+        mask = None if self.mask is None else self.mask[:, positions]
+        return TokenSequences(self._tokens[:, positions], self._table, mask)
+
+    def embed(self, rows: slice) -> Floats:
+        """Return T for some of the sequences, zero where there is no token: (n, L, d)."""
+        T = np.take(self._table, self._tokens[rows], axis=0)
+        if self.mask is not None:
+            T *= self.mask[rows][:, :, None]
+        return T
+
+    def pool(self, weights: NDArray[np.float64]) -> Floats:
+        """Return Σ_l w_il T_il as one product of a sparse matrix with the table."""
+        from scipy.sparse import csr_array
+
+        N, L, _ = self.shape
+        w = np.broadcast_to(weights.astype(self.dtype), (N, L))
+        M = csr_array(
+            (w.ravel(), self._tokens.ravel(), np.arange(0, N * L + 1, L)),
+            shape=(N, len(self._table)),
+        )
+        return np.asarray(M @ self._table)
+
+    def _pooled_together(self) -> Iterator[NDArray[np.intp]]:
+        """Yield rows that are pooled together: those of about the same length."""
+        d = self.shape[2]
+        rows = np.argsort(-self.ends, kind="stable")
+        while len(rows):
+            size = max(1, BLOCK_NUMBERS // (int(self.ends[rows[0]]) * d))
+            yield rows[:size]
+            rows = rows[size:]
+
+    def _laid_out(self, rows: NDArray[np.intp]) -> Floats:
+        longest = int(self.ends[rows[0]])
+        return np.take(self._table, self._tokens[rows, :longest], axis=0)
+
+    def _project(self, directions: Floats) -> Floats:
+        values = np.ascontiguousarray((self._table @ directions).T)
+        return np.take(values, self._tokens, axis=1)
+
+    def _backproject(self, coefficients: Floats) -> Floats:
+        columns = np.ascontiguousarray(coefficients.reshape(len(coefficients), -1).T)
+        return np.asarray(self._table.T @ (self._indicator @ columns))
+
+
+def as_sequences(
+    sequences: Any,
+    table: ArrayLike | None = None,
+    *,
+    mask: Any = None,
+    lengths: Any = None,
+) -> Sequences:
+    """Return what a user gave as sequences: embeddings, or tokens with their table.
+
+    Parameters
+    ----------
+    sequences : array of shape (N, length, d), or of int and shape (N, length)
+        Embeddings; or rows of `table`, negative where there is no token.
+    table : array of shape (V, d), optional
+        Embeddings of the tokens.
+    mask : array of bool and shape (N, length), optional
+        True where there is a token.
+    lengths : array of int and shape (N,), optional
+        The same for sequences padded at the end.
+    """
+    if isinstance(sequences, Sequences):
+        return sequences
+    data = np.asarray(sequences)
+    wanted = 3 if table is None else 2
+    if data.ndim != wanted or 0 in data.shape:
+        shape = "(n, length, dimension)" if table is None else "(n, length) beside a table"
+        raise invalid_argument("sequences", f"a non-empty array of shape {shape}", data)
+    N, L = data.shape[:2]
+    present = _presence(N, L, mask, lengths)
+    if table is None:
+        if data.dtype.kind not in "fiu":
+            raise invalid_argument("sequences", "made of real numbers", data.dtype.name)
+        if data.dtype not in (np.float32, np.float64):
+            data = data.astype(np.float64)
+        result = EmbeddedSequences(data, present)
+        if not all(np.isfinite(result.embed(rows)).all() for rows in result._blocks()):
+            raise invalid_argument(
+                "sequences", "finite wherever there is a token", "NaN or infinity"
+            )
+        return result
+    if data.dtype.kind not in "iu":
+        raise invalid_argument("sequences", "whole numbers beside a table", data.dtype.name)
+    if data.min() < 0:
+        present = (data >= 0) if present is None else present & (data >= 0)
+        if not present.any(axis=1).all():
+            row = int(present.any(axis=1).argmin())
+            raise invalid_argument(
+                "sequences", "such that every row has a token", f"none in row {row}"
+            )
+    E = np.asarray(table)
+    if E.ndim != 2 or 0 in E.shape or E.dtype.kind not in "fiu":
+        raise invalid_argument("table", "a non-empty array of real numbers with 2 axes", E)
+    if E.dtype not in (np.float32, np.float64):
+        E = E.astype(np.float64)
+    largest = int((data if present is None else data[present]).max())
+    if largest >= len(E):
+        raise invalid_argument("sequences", f"rows of the table, at most {len(E) - 1}", largest)
+    tokens = TokenSequences(data, E, present)
+    if not np.isfinite(tokens._table).all():
+        raise invalid_argument("table", "finite", E)
+    return tokens
+
+
+def _presence(n: int, length: int, mask: Any, lengths: Any) -> NDArray[np.bool_] | None:
+    """Return the mask from whichever of the two was given; None if nothing is missing."""
+    if mask is not None and lengths is not None:
+        raise invalid_argument("lengths", "left out when a mask is given", lengths)
+    if lengths is not None:
+        lengths = np.asarray(lengths)
+        ok = lengths.shape == (n,) and lengths.dtype.kind in "iu"
+        if not ok or lengths.min() < 1 or lengths.max() > length:
+            raise invalid_argument("lengths", f"{n} whole numbers from 1 to {length}", lengths)
+        mask = np.arange(length) < lengths[:, None]
+    if mask is None:
+        return None
+    mask = np.asarray(mask)
+    if mask.shape != (n, length) or mask.dtype != np.bool_:
+        raise invalid_argument("mask", f"an array of bools of shape ({n}, {length})", mask)
+    if not mask.any(axis=1).all():
+        raise invalid_argument(
+            "mask", "True somewhere in every row", f"none in row {mask.any(1).argmin()}"
+        )
+    return None if mask.all() else mask

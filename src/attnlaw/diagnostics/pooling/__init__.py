@@ -1,0 +1,1 @@
+"""Which pooling suits a user's own sequences."""

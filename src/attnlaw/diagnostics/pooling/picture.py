@@ -1,0 +1,121 @@
+"""The picture of a pooling advice: merit, weights, and the spectrum of the best."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attnlaw import style
+from attnlaw.diagnostics.pooling.candidates import PoolingAdvice, PoolingCandidate
+from attnlaw.laws.separable import SeparableLaw
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["draw_pooling"]
+
+_LOOK = {"trained": "optimal"}  # names of ours that share the colour of another
+
+
+def draw_pooling(advice: PoolingAdvice) -> "Figure":
+    """Draw how the poolings fare, their weights, and the spectrum of the recommended one."""
+    import matplotlib.pyplot as plt
+
+    with style.sheet():
+        figure, (left, middle, right) = plt.subplots(
+            1, 3, figsize=(13.0, 4.0), layout="constrained"
+        )
+        _draw_merit(left, advice)
+        _draw_weights(middle, advice)
+        _draw_spectrum(right, advice[advice.best], advice.n_samples)
+    return figure
+
+
+def _draw_merit(axes: "Axes", advice: PoolingAdvice) -> None:
+    places = np.arange(len(advice.candidates))[::-1]
+    for place, candidate in zip(places, advice.candidates, strict=True):
+        interval = candidate.accuracy_interval or candidate.snr_interval
+        value = candidate.snr if candidate.accuracy is None else candidate.accuracy
+        colour, marker = _look(candidate)
+        axes.plot(interval, [place, place], color=colour, lw=2)
+        axes.plot(value, place, marker, color=colour)
+        if candidate.predicted_accuracies is not None:
+            axes.plot(
+                candidate.predicted_accuracies[0],
+                place,
+                "|",
+                ms=14,
+                mew=2,
+                color="black",  # the colour of a prediction is taken by causal weights
+                label="predicted" if place == 0 else None,
+            )
+    axes.set_yticks(places, [candidate.name for candidate in advice.candidates])
+    measured = "accuracy, held out" if advice.ranked_by == "accuracy" else "signal-to-noise ratio"
+    axes.set_xlabel(measured)
+    axes.set_title(f"{advice.n_samples} sequences of {advice.length}")
+    if advice.candidates[0].predicted_accuracies is not None:
+        axes.legend(loc="lower right")
+
+
+def _draw_weights(axes: "Axes", advice: PoolingAdvice) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    positions = np.arange(1, advice.length + 1)
+    for candidate in advice.candidates:
+        colour, marker = _look(candidate)
+        axes.plot(
+            positions,
+            advice.length * candidate.weights / np.abs(candidate.weights).sum(),
+            color=colour,
+            marker=marker if advice.length <= 32 else None,
+            ms=3,
+            lw=1.2,
+            label=candidate.name,
+        )
+    axes.axhline(0, color=style.EDGE, lw=0.8)
+    axes.set_yscale("symlog", linthresh=1)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("position")
+    axes.set_ylabel("weight, mean = 1")
+    axes.set_title("weights")
+    axes.legend(ncols=2)
+
+
+def _draw_spectrum(axes: "Axes", candidate: PoolingCandidate, n_samples: int) -> None:
+    values = candidate.eigenvalues[candidate.eigenvalues > 1e-9 * candidate.eigenvalues[0]]
+    ratio = len(candidate.noise_spectrum) / n_samples
+    law = SeparableLaw(candidate.noise_spectrum, ratio=ratio)
+    n_bins = int(np.clip(len(values) / 8, 15, 60))
+    bins = np.geomspace(0.8 * values.min(), 1.25 * values.max(), n_bins + 1)
+    width = np.log(bins[1] / bins[0])
+    counts, _ = np.histogram(values, bins)
+    axes.bar(
+        bins[:-1],
+        counts / (len(candidate.eigenvalues) * width),
+        np.diff(bins),
+        align="edge",
+        color=style.OBSERVED,
+        label="pooled sequences",
+    )
+    x, half = np.geomspace(bins[0], bins[-1], 500), np.exp(width / 2)
+    axes.plot(
+        x,
+        (law.cdf(x * half) - law.cdf(x / half)) / width,
+        color=style.PREDICTED,
+        label="if tokens were independent",
+    )
+    axes.set_xscale("log")
+    axes.set_xlabel("eigenvalue")
+    axes.set_ylabel("density of log eigenvalue")
+    k = candidate.n_outliers
+    if k:
+        top = axes.get_ylim()[1]
+        axes.vlines(values[:k], 0, 0.12 * top, color=style.OUTLIER, lw=2)
+        axes.plot(values[:k], np.full(k, 0.12 * top), "v", color=style.OUTLIER, label="outliers")
+    axes.set_title(f"spectrum, {candidate.name} pooling")
+    axes.legend()
+
+
+def _look(candidate: PoolingCandidate) -> tuple[str, str]:
+    name = _LOOK.get(candidate.name, candidate.name)
+    return style.WEIGHTINGS[name], style.WEIGHTING_MARKERS[name]

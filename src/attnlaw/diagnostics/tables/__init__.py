@@ -1,0 +1,1 @@
+"""What the spectrum of an embedding table holds."""

@@ -1,0 +1,1 @@
+"""How free convolutions are evaluated: expressions, their uniformisation, and their support."""

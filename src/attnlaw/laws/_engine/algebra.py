@@ -1,0 +1,55 @@
+"""From expressions to laws: the kind of law that knows the closed form, where there is one."""
+
+from attnlaw.laws._engine import expression as ex
+from attnlaw.laws._engine.expression import Addition, Expression, Multiplication
+from attnlaw.laws._engine.free import FreeLaw
+from attnlaw.laws.discrete import Discrete
+from attnlaw.laws.law import Law
+from attnlaw.laws.marchenko_pastur import MarchenkoPastur
+from attnlaw.laws.semicircle import Semicircle
+from attnlaw.laws.wishart_product import WishartProduct
+
+__all__ = ["law_of", "product"]
+
+
+def law_of(expression: Expression) -> Law:
+    """Return the law of an expression in normal form."""
+    law: Law
+    if not expression.stages and not isinstance(expression.base, ex.Pair):
+        law = Discrete.__new__(Discrete)
+    elif expression.point is not None and len(expression.stages) == 1:
+        (stage,) = expression.stages
+        law = FreeLaw.__new__(FreeLaw)
+        if isinstance(stage, Multiplication) and len(stage.ratios) == 1:
+            law = MarchenkoPastur.__new__(MarchenkoPastur)
+        elif isinstance(stage, Multiplication) and len(stage.ratios) == 2:
+            law = WishartProduct.__new__(WishartProduct)
+        elif isinstance(stage, Addition) and not stage.parts:
+            law = Semicircle.__new__(Semicircle)
+    else:
+        law = FreeLaw.__new__(FreeLaw)
+    Law.__init__(law, expression)
+    return law
+
+
+def product(left: Law, right: Law) -> Law:
+    """Return the free product of two laws, at least one of which has only one sign."""
+    for a, b in ((left, right), (right, left)):
+        low, high = reach(b)
+        rounding = 1e-12 * b._expression.bound
+        if b._expression.is_positive or low >= -rounding:
+            return law_of(ex.free_product(a._expression, b._expression))
+        if high <= rounding:
+            flipped = ex.free_product(a._expression, ex.scaled(b._expression, -1.0))
+            return law_of(ex.scaled(flipped, -1.0))
+    raise ValueError(
+        "one factor of a free product must be non-negative or non-positive, got "
+        f"{left!r} on [{reach(left)[0]:.6g}, {reach(left)[1]:.6g}] and "
+        f"{right!r} on [{reach(right)[0]:.6g}, {reach(right)[1]:.6g}]."
+    )
+
+
+def reach(law: Law) -> tuple[float, float]:
+    """Smallest and largest point of the support, atoms included."""
+    points = [*law.edges[:1], *law.edges[-1:], *law.atom.location[:1], *law.atom.location[-1:]]
+    return float(min(points)), float(max(points))

@@ -1,0 +1,157 @@
+"""Where a law has mass: its support, as the complement of gaps that no stage can hide.
+
+An addition, or one Marchenko–Pastur factor, has dz'/dz concave on each gap of the law before it
+(cut at the poles), so each gap shrinks to one smaller gap or closes: nothing is missed, however
+many atoms there are. For a pair of laws each gap belongs to one gap of either law, and is
+searched for there. The outer gap is one gap, through infinity. Derived in docs/theory/laws.md,
+"Edges".
+"""
+
+import numpy as np
+
+from attnlaw._checks import Floats
+from attnlaw.laws._engine.expression import (
+    Addition,
+    Expression,
+    Multiplication,
+    PointMasses,
+    Stage,
+)
+from attnlaw.laws._engine.gaps import (
+    BLUNT,
+    SHARP,
+    Gaps,
+    Rows,
+    polished,
+    split,
+    squeeze,
+    where_increasing,
+)
+from attnlaw.laws._engine.masses import atoms
+from attnlaw.laws._engine.roots import find_roots
+from attnlaw.laws._engine.uniformisation import Point, apply, cauchy_sums, join
+
+__all__ = ["gaps", "intervals"]
+
+_ROUNDING = 1e-11  # of the slope of a pair, which may vanish identically
+
+
+def intervals(law: Expression) -> Floats:
+    """Return the intervals of the support (n × 2); isolated atoms have length 0."""
+    ends, is_atom = gaps(law).limits()
+    tolerance = law.bound * np.where(is_atom, 1e-8, 1e-14)
+    for location in atoms(law, -1e-12):  # exactly there, also if the density is infinite only
+        ends = np.where(np.abs(ends - location) < tolerance, location, ends)
+    low, high = np.where(np.abs(ends) < 1e-24 * law.bound, 0.0, ends)  # a hard edge
+    real = ~(np.abs(high - low) <= 1e-13 * law.bound) & np.isfinite(low + high)
+    low, high = low[real], high[real]
+    outer = int(np.argmax(low - high))  # the gap through infinity has low > high
+    inner = np.delete(np.arange(len(low)), outer)
+    inner = inner[np.argsort(low[inner])]
+    starts = np.append(high[outer], high[inner])
+    stops = np.append(low[inner], low[outer])
+    return np.stack([starts, np.maximum(starts, stops)], axis=1)
+
+
+def gaps(law: Expression) -> Gaps:
+    """Return the gaps of a law's support; an isolated atom separates two of them."""
+    if isinstance(law.base, PointMasses):
+        found = _between_masses(law.base, law.bound or 1.0)
+    else:
+        found = _of_pair(law.base.kind, gaps(law.base.left), gaps(law.base.right))
+    for k, stage in enumerate(law.stages):
+        before = Expression(law.base, law.stages[:k])
+        for part in _elementary(stage):
+            found = _after(found, part, before)
+            before = Expression(before.base, (*before.stages, part))
+    return found
+
+
+def _elementary(stage: Stage) -> tuple[Stage, ...]:
+    """Return the steps of a stage whose slope is concave between poles: any addition is one."""
+    if isinstance(stage, Multiplication):
+        return tuple(Multiplication((c,)) for c in stage.ratios)
+    return (stage,)
+
+
+def _between_masses(masses: PointMasses, scale: float) -> Gaps:
+    t = masses.locations
+
+    def curve(u: Floats, branch: Rows) -> Point:
+        with np.errstate(all="ignore"):
+            g, y, dg, dy = cauchy_sums(masses, u)
+        return Point(u, g, y, np.ones_like(u), dg, dy)
+
+    return Gaps(t, np.roll(t, -1), np.zeros(len(t), dtype=np.intp), curve, scale, SHARP)
+
+
+def _after(found: Gaps, stage: Stage, before: Expression) -> Gaps:
+    """Return the gaps after one elementary stage."""
+    inner = found.curve
+
+    def curve(u: Floats, branch: Rows) -> Point:
+        with np.errstate(all="ignore"):
+            return apply(stage, inner(u, branch))
+
+    if isinstance(stage, Addition) and stage.parts:  # z has a pole where G = 1/(cs)
+        found = split(found, "g", [1 / (c * s) for s, c in stage.parts])
+
+    def slope(logit: Floats, rows: Rows) -> tuple[Floats, Floats]:
+        point = found.at(logit, rows)
+        with np.errstate(all="ignore"):
+            ratio = apply(stage, point).dz / point.dz
+        return np.where(point.dz > 0, ratio, -np.inf), np.asarray(point.z)
+
+    shrunk = where_increasing(slope, found, is_concave=True)._replace(curve=curve)
+    after = Expression(before.base, (*before.stages, stage))
+    if isinstance(stage, Multiplication) and 0.0 in atoms(after):
+        shrunk = split(shrunk, "z", [0.0])
+    return shrunk
+
+
+def _of_pair(kind: str, left: Gaps, right: Gaps) -> Gaps:
+    """Return the gaps of a sum or product of two laws, on the parameter of the left one."""
+    field = "g" if kind == "sum" else "y"  # what the two laws have in common
+    unit = right.scale if kind == "sum" else 1.0  # makes it dimensionless
+    n = len(right.low)
+    ranges = [getattr(right.at(end, np.arange(n)), field) for end in right.ends]
+    pieces = []  # the left gaps, cut where the field leaves the range of each right gap
+    for ends in zip(*ranges, strict=True):
+        levels = [end for end in ends if 1e-9 < abs(end) * unit < 1e9]
+        pieces.append(split(left, field, levels) if levels else left)
+    partners = np.repeat(np.arange(n), [len(piece.low) for piece in pieces])
+    low, high, inner = (np.concatenate([piece[k] for piece in pieces]) for k in range(3))
+
+    def partner(wanted: Floats, rows: Rows) -> Point:
+        """Return the point of the right law, in these gaps, where the field is as wanted."""
+
+        def excess(logit: Floats, which: Rows) -> Floats:
+            here = getattr(right.at(logit, rows[which]), field)
+            return squeeze(here * unit) - squeeze(wanted[which] * unit)
+
+        first, last = right.ends[:, rows]
+        every = np.arange(wanted.size)
+        valid = (excess(first, every) >= 0) & (excess(last, every) <= 0) & np.isfinite(wanted)
+        logit = np.full(wanted.shape, np.nan)
+        kept = np.flatnonzero(valid)
+        logit[kept] = find_roots(lambda x, i: excess(x, kept[i]), first[kept], last[kept])
+        w, branch = right.place(logit, rows), right.branch[rows]
+        return right.curve(polished(right.curve, w, branch, field, wanted), branch)
+
+    def curve(u: Floats, branch: Rows) -> Point:
+        with np.errstate(all="ignore"):
+            a = left.curve(u, inner[branch])
+            b = partner(getattr(a, field), partners[branch])
+            rate = getattr(a, f"d{field}") / getattr(b, f"d{field}")
+            b = b._replace(dz=b.dz * rate, dg=b.dg * rate, dy=b.dy * rate)
+            near, far = join(kind, a, b)[0], join(kind, b, a)[0]
+            swap = np.abs(a.z) * right.scale > np.abs(b.z) * left.scale
+            return Point(*(np.where(swap, f, m) for f, m in zip(far, near, strict=True)))
+
+    whole = Gaps(low, high, np.arange(len(low)), curve, left.scale, BLUNT)
+
+    def slope(logit: Floats, rows: Rows) -> tuple[Floats, Floats]:
+        point = whole.at(logit, rows)
+        return np.asarray(point.dz - _ROUNDING), np.asarray(point.z)
+
+    return where_increasing(slope, whole, is_concave=False)

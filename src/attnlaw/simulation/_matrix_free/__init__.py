@@ -1,0 +1,1 @@
+"""The fast engine of simulation: leading eigenvectors without forming a matrix."""

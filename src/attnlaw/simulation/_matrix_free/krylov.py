@@ -1,0 +1,213 @@
+r"""Leading eigenpairs of covariances at every signal norm, by block Lanczos.
+
+Covariances are met here only through their products, so they may be matrices in memory or ones
+whose table is revealed as it is asked (`_matrix_free.lazy_gaussian`). Several are sought in
+lockstep: of one sample, its bulk and its population, or of one sample pooled in several ways.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw._checks import Floats
+from attnlaw.simulation._matrix_free.lanczos import BlockLanczos
+from attnlaw.simulation._matrix_free.secular import Eigenpairs, Roots, sweep_eigenpairs
+
+__all__ = ["KrylovRun", "ProductRun", "find_spikes"]
+
+Products = Callable[[Floats, list[int]], Floats]
+
+FIRST_LOOK = 10  # steps before convergence is looked at
+
+
+class KrylovRun(Protocol):
+    """Krylov spaces of the matrices D = S₀[1:, 1:], grown in lockstep."""
+
+    corners: Floats  # (n_matrices, 2): S₀₁₁ and b₁
+    gains: Floats  # (n_matrices,): a
+    start_coordinates: Floats  # (n_matrices, block, block): the rest of S₀u, b, … in the basis
+
+    @property
+    def solve(self) -> Roots | None:
+        """A faster twin of `secular.roots`, if there is one."""
+
+    @property
+    def n_steps(self) -> int:
+        """Number of blocks multiplied so far."""
+
+    @property
+    def matrix(self) -> Floats:
+        """D in the bases, shape (n_matrices, size, size)."""
+
+    @property
+    def basis(self) -> Floats:
+        """The bases, shape (n_matrices, n, size); the signal's coordinate is there and zero."""
+
+    @property
+    def is_exact(self) -> NDArray[np.bool_]:
+        """Whether the space is invariant, for every matrix."""
+
+    def advance(self, n_steps: int) -> None:
+        """Take some more steps."""
+
+    def keep(self, which: NDArray[np.bool_]) -> None:
+        """Go on with some of the matrices only."""
+
+
+class ProductRun:
+    """A run driven by products.
+
+    Parameters
+    ----------
+    columns : array of shape (n_matrices, n, 2 or more)
+        For every matrix S₀u, b, and whatever else its Krylov space should start from. The signal
+        u is the first coordinate.
+    gains : array of shape (n_matrices,)
+        a of every matrix.
+    products : callable
+        Takes vectors Y of shape (n matrices still sought, n, block) and which they are, and
+        returns S₀Y. The result may have more coordinates than Y: those missing in Y are zero.
+    """
+
+    def __init__(self, columns: Floats, gains: Floats, products: Products) -> None:
+        self.corners, self.gains = columns[:, 0, :2], gains
+        self.solve: Roots | None = None
+        self._products = products
+        self._which = list(range(len(columns)))
+        self._lanczos = BlockLanczos(_without_signal(columns))
+        self.start_coordinates = self._lanczos.start_coordinates
+
+    @property
+    def n_steps(self) -> int:
+        """Number of blocks multiplied so far."""
+        return self._lanczos.n_steps
+
+    @property
+    def matrix(self) -> Floats:
+        """D in the bases, shape (n_matrices, size, size)."""
+        return self._lanczos.matrix
+
+    @property
+    def basis(self) -> Floats:
+        """The bases, shape (n_matrices, n, size); the signal's coordinate is there and zero."""
+        return self._lanczos.basis
+
+    @property
+    def is_exact(self) -> NDArray[np.bool_]:
+        """Whether the space is invariant, for every matrix."""
+        return np.asarray(~self._lanczos.newest.any(axis=(1, 2)))
+
+    def advance(self, n_steps: int) -> None:
+        """Take some more steps."""
+        for _ in range(n_steps):
+            product = self._products(self._lanczos.newest, self._which)
+            self._lanczos.advance(_without_signal(product))
+            if self.is_exact.any():
+                return
+
+    def keep(self, which: NDArray[np.bool_]) -> None:
+        """Go on with some of the matrices only."""
+        self._lanczos.keep(which)
+        self._which = [name for name, kept in zip(self._which, which, strict=True) if kept]
+        self.corners, self.gains = self.corners[which], self.gains[which]
+        self.start_coordinates = self._lanczos.start_coordinates
+
+
+def find_spikes(
+    run: KrylovRun,
+    norms: Floats,
+    *,
+    tolerance: float,
+    n_pairs: int = 1,
+) -> list[Eigenpairs]:
+    r"""Return the leading eigenpairs of S(μ) = S₀ + ‖μ‖ (u bᵀ + b uᵀ) + ‖μ‖² a u uᵀ.
+
+    Parameters
+    ----------
+    run : KrylovRun
+        The matrices S₀ with their b and a; it is run until all have their answers.
+    norms : array of shape (n_norms,)
+        Values of ‖μ‖.
+    tolerance : float
+        The search for a matrix ends when no eigenvector has more than this share of its mass in
+        the last block of the Krylov space, which tells how much would still come if the space
+        were larger. Eigenvalues and overlaps with the signal then err by about `tolerance`, up to
+        ten times that where eigenvalues crowd (at the edge of the bulk), eigenvectors by about
+        its root.
+    n_pairs : int
+        How many eigenpairs, from the largest down.
+
+    Returns
+    -------
+    list of Eigenpairs
+        For every matrix, in the original coordinates.
+
+    Notes
+    -----
+    Without the signal's row and column S(μ) is one matrix D for all norms, and its leading
+    eigenvectors lie in the Krylov space of D that starts from the rest of these columns
+    (docs/theory/simulation.md, "Block Lanczos"). The mass in the last block falls by about the
+    same factor at every step, which tells when to look again.
+
+    Examples
+    --------
+    >>> S = np.diag([1.0, 3.0, 2.0])
+    >>> columns = np.stack([S[0], np.array([0.0, 1.0, 1.0])], axis=1)[None]
+    >>> run = ProductRun(columns, np.array([2.0]), lambda Y, which: S @ Y)
+    >>> (pairs,) = find_spikes(run, np.array([0.0, 1.0]), tolerance=1e-9)
+    >>> pairs.values.round(3)
+    array([[3.   , 4.247]])
+    """
+    active = np.arange(len(run.gains))
+    found: list[Eigenpairs | None] = [None] * len(active)
+    wait, seen = FIRST_LOOK, (0, np.ones(len(active)))  # at first all mass is at the end
+    while len(active):
+        run.advance(wait)
+        pairs = _eigenpairs(run, norms, n_pairs)
+        block = run.start_coordinates.shape[1]
+        last = np.sum(pairs.vectors[..., -block:] ** 2, axis=-1).max(axis=(0, 2))
+        is_done = run.is_exact | (last <= tolerance)
+        for i in np.flatnonzero(is_done):
+            found[active[i]] = _in_full(pairs, run, int(i))
+        wait = _wait(run.n_steps, last, seen, tolerance)
+        seen, active = (run.n_steps, last[~is_done]), active[~is_done]
+        if is_done.any() and len(active):
+            run.keep(~is_done)
+    return [pairs for pairs in found if pairs is not None]
+
+
+def _wait(n_steps: int, last: Floats, seen: tuple[int, Floats], tolerance: float) -> int:
+    """Return after how many steps to look again, from how the mass at the end has fallen."""
+    then, mass = seen if len(seen[1]) == len(last) else (0, np.ones_like(last))
+    mass, last = mass[last > tolerance], last[last > tolerance]
+    falls = np.log(np.maximum(mass / last, 1 + 1e-9)) / (n_steps - then)
+    soonest = np.ceil(np.min(np.log(last / tolerance) / falls, initial=np.inf))
+    return int(np.clip(soonest, 1, 2 + n_steps // 2))
+
+
+def _eigenpairs(run: KrylovRun, norms: Floats, n_pairs: int) -> Eigenpairs:
+    """Return the eigenpairs in the Krylov spaces; the signal is still the first coordinate."""
+    T, ends = run.matrix, run.start_coordinates
+    (n, size, _), block = T.shape, slice(1, 1 + ends.shape[1])
+    matrix, coupling = np.zeros((n, size + 1, size + 1)), np.zeros((n, size + 1))
+    matrix[:, 1:, 1:] = T
+    matrix[:, 0, 0], coupling[:, 0] = run.corners.T
+    matrix[:, 0, block] = matrix[:, block, 0] = ends[:, :, 0]
+    coupling[:, block] = ends[:, :, 1]
+    return sweep_eigenpairs(matrix, coupling, run.gains, norms, n_pairs, run.solve)
+
+
+def _in_full(pairs: Eigenpairs, run: KrylovRun, i: int) -> Eigenpairs:
+    """Return the eigenpairs of one matrix in the original coordinates."""
+    vectors = pairs.vectors[:, i]
+    full = vectors[..., 1:] @ run.basis[i].T
+    full[..., 0] += vectors[..., 0]
+    return Eigenpairs(pairs.values[:, i], full)
+
+
+def _without_signal(vectors: Floats) -> Floats:
+    vectors = vectors.copy()
+    vectors[:, 0] = 0
+    return vectors

@@ -1,0 +1,181 @@
+r"""Tables of tokens, sequences drawn from them, and their pooled embeddings.
+
+The model is that of docs/theory/pooled-covariance.md, "The model".
+The signal points along the first coordinate, μ = ‖μ‖ e₁. Nothing is lost by that: the noise of
+the table is isotropic, so turning μ and the noise together changes no eigenvalue and no overlap.
+It keeps the signal apart from the noise: pooled sequences are X = X₀ + ‖μ‖ t e₁ᵀ, with the same
+noise X₀ and gains t = w·s for every signal norm.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from attnlaw._checks import Floats, Random, random_generator
+from attnlaw.models import PooledSequences
+from attnlaw.simulation.signs import sample_signs
+
+__all__ = [
+    "ClassSplit",
+    "PooledSample",
+    "class_means",
+    "pool",
+    "sample_pooled",
+    "sample_table",
+    "sample_tokens",
+    "split_classes",
+    "token_classes",
+]
+
+
+def sample_table(n_vocab: int, dimension: int, rng: Random = None) -> Floats:
+    """Draw the noise z_v ~ N(0, I_d) of a table of tokens: an array of shape (V, d)."""
+    return random_generator(rng).standard_normal((n_vocab, dimension))
+
+
+def token_classes(n_vocab: int) -> NDArray[np.int8]:
+    """Return the class c_v = ±1 of each token: the first half +1, the second half −1.
+
+    Examples
+    --------
+    >>> token_classes(4)
+    array([ 1,  1, -1, -1], dtype=int8)
+    """
+    return np.repeat(np.array([1, -1], dtype=np.int8), n_vocab // 2)
+
+
+def sample_tokens(signs: NDArray[np.int8], n_vocab: int, rng: Random = None) -> NDArray[np.int32]:
+    """Draw a token for every sign, uniformly among the V/2 tokens of that class.
+
+    Examples
+    --------
+    With two tokens the sign decides:
+
+    >>> sample_tokens(np.array([[1, -1, 1]], dtype=np.int8), 2, rng=0)
+    array([[0, 1, 0]], dtype=int32)
+    """
+    half = n_vocab // 2
+    tokens = random_generator(rng).integers(half, size=signs.shape, dtype=np.int32)
+    return tokens + np.int32(half) * (signs < 0)
+
+
+def pool(embeddings: Floats, tokens: NDArray[np.int32], weights: Floats) -> Floats:
+    """Pool sequences of tokens: x_i = Σ_l w_l e_{token(i,l)}.
+
+    Parameters
+    ----------
+    embeddings : array of shape (V, d) or (V,)
+        The tokens' vectors, or one number for each.
+    tokens : array of int, shape (N, length)
+        Rows of the table at each position.
+    weights : array of shape (length,)
+        Pooling weights w.
+
+    Returns
+    -------
+    array of shape (N, d) or (N,)
+
+    Examples
+    --------
+    >>> pool(np.array([1.0, 10.0]), np.array([[0, 1], [1, 1]]), np.array([0.5, 0.25]))
+    array([3. , 7.5])
+    """
+    used = weights != 0
+    n, length = len(tokens), int(used.sum())
+    row_starts = np.arange(0, (n + 1) * length, length)
+    M = csr_array(
+        (np.tile(weights[used], n), tokens[:, used].ravel(), row_starts),
+        shape=(n, len(embeddings)),
+    )
+    return np.asarray(M @ embeddings)
+
+
+class ClassSplit(NamedTuple):
+    """A table's noise, split by class: z_v = mean + c_v difference + within_v."""
+
+    within: Floats  # Z_⊥ (V, d): the noise around the mean of the token's class
+    mean: Floats  # z̄ (d,)
+    difference: Floats  # m (d,): half the difference of the two classes' means
+
+
+def class_means(table: Floats) -> tuple[Floats, Floats]:
+    """Return the mean z̄ of a table's noise, and half the difference m of its classes' means."""
+    plus, minus = (half.mean(axis=0) for half in np.split(table, 2))
+    return (plus + minus) / 2, (plus - minus) / 2
+
+
+def split_classes(table: Floats) -> ClassSplit:
+    """Split the noise of a table into class means and what is left around them."""
+    mean, difference = class_means(table)
+    within = table - mean
+    plus, minus = np.split(within, 2)  # views
+    plus -= difference
+    minus += difference
+    return ClassSplit(within, mean, difference)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PooledSample:
+    """One draw of a model at a finite size: X = noise + ‖μ‖ gains e₁ᵀ."""
+
+    signs: NDArray[np.int8]  # s (N, L)
+    gains: Floats  # t = w·s (N,)
+    noise: Floats  # X₀ (N, d): the pooled noise of the tokens
+    table: Floats  # Z (V, d): the noise of the table; (0, d) when the vocabulary is infinite
+    tokens: NDArray[np.int32]  # (N, L); (0, 0) when the noise is not drawn token by token
+
+    def pooled(self, signal_norm: float) -> Floats:
+        """Return the pooled sequences X at a signal norm, not centred: shape (N, d)."""
+        X = self.noise.copy()
+        X[:, 0] += signal_norm * self.gains
+        return X
+
+
+def sample_pooled(model: PooledSequences, dimension: int, rng: Random = None) -> PooledSample:
+    """Draw a table, sequences from it, and pool them.
+
+    Parameters
+    ----------
+    model : PooledSequences
+        What is drawn; its signal norm is not used, see `PooledSample.pooled`.
+    dimension : int
+        d; the model's ratios give V and N, see `PooledSequences.sizes`.
+    rng : Generator, int or None
+        Source of randomness.
+
+    Notes
+    -----
+    The model of docs/theory/pooled-covariance.md, "The model".
+
+    With M the N×V matrix that has w_l at (i, token(i,l)), g standard Gaussian:
+
+        token       X₀ = M Z
+        gaussian    X₀ = √κ g Z / √V
+        V = ∞       X₀ = √κ g        (every token is fresh; both readings agree)
+
+    Examples
+    --------
+    >>> import attnlaw as al
+    >>> model = al.PooledSequences(
+    ...     vocab_ratio=0.5, sample_ratio=0.25, signal_norm=1.0,
+    ...     correlation=al.prefix_correlation(4, 2), weights=al.mean_weights(4))
+    >>> sample_pooled(model, 10, rng=0).pooled(1.0).shape
+    (40, 10)
+    """
+    rng = random_generator(rng)
+    d, V, N = model.sizes(dimension)
+    w, kappa = model.weights, model.noise_gain
+    Z = sample_table(V, d, rng)
+    signs = sample_signs(model.correlation, N, rng)
+    tokens = np.empty((0, 0), dtype=np.int32)
+    if V == 0:
+        noise = np.sqrt(kappa) * rng.standard_normal((N, d))
+    elif model.sampling == "gaussian":
+        noise = np.sqrt(kappa / V) * (rng.standard_normal((N, V)) @ Z)
+    else:
+        tokens = sample_tokens(signs, V, rng)
+        noise = pool(Z, tokens, w)
+    return PooledSample(signs=signs, gains=signs @ w, noise=noise, table=Z, tokens=tokens)

@@ -1,0 +1,188 @@
+"""How well a ridge classifier on pooled sequences does on new ones, in closed form."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import binom, ndtr
+
+from attnlaw._checks import invalid_argument, real, scalar_or_array
+from attnlaw.models import PooledSequences
+from attnlaw.results import Accuracy
+from attnlaw.theory.bulk import TINY, Array
+
+__all__ = ["predict_accuracy"]
+
+MOST_ATOMS = 4096
+"""Up to so many values of the other groups' sum, all are listed; beyond, Fourier inversion."""
+
+
+def predict_accuracy(model: PooledSequences, ridge: ArrayLike) -> Accuracy:
+    """Predict the test accuracy of ridge classification on pooled sequences.
+
+    The label y is the sign at position 1; the classifier is b = (XᵀX/N + λI)⁻¹ Xᵀy/N and its
+    answer on a new sequence the sign of b·x.
+
+    Parameters
+    ----------
+    model : PooledSequences
+        Its correlation must be made of entries 0, 1 and −1: groups of positions that share one
+        sign (as in a prefix model), independent of each other. Otherwise R does not fix the
+        joint law of the signs, and with it the accuracy.
+    ridge : float or array
+        λ > 0. Broadcasts with the model.
+
+    Returns
+    -------
+    Accuracy
+        Of the shape to which the model and `ridge` broadcast.
+
+    Notes
+    -----
+    Derived in docs/theory/classification.md, "Derivation", and made rational here.
+
+    With P the signed weight of position 1's group, α and κ as ever,
+    a² = ‖μ‖² + δ for tokens and ‖μ‖² for Gaussian sampling, let p ∈ (0, 1/max(1, δ, γ)) solve
+
+        λ p = κ (1−p)(1−δp)(1−γp),
+
+    which is the page's ν = λ/(1−γp) in disguise: −p is the law's moment function at −λ. Then
+
+        ω = a² p/(κ(1−δp)),   Γ = γp²(1+δ−2δp)/(1−δp²),   A = P ω/(1+αω),
+        v = {Γ [1 + (α−P²) ω (2+αω)] + P²a²p²/(κ(1−δp²))} / ((1−Γ)(1+αω)²),
+        MSE = v + (1−PA)² + (α−P²) A²,
+
+    all sums of positive terms. The score is A (w·s) plus Gaussian noise of variance v, so
+    accuracy = E Φ((P + T) A/√v) over T = Σ ± W_g, the independent signs of the other groups. The
+    expectation is exact: all values of T are listed when they are few, and otherwise a Fourier
+    sum is taken whose truncation and aliasing errors are both below 1e-16.
+
+    Examples
+    --------
+    With infinitely many samples and tokens it is the best linear rule, Φ(‖μ‖/√κ) here:
+
+    >>> import attnlaw as al
+    >>> model = al.PooledSequences(
+    ...     vocab_ratio=0.0, sample_ratio=0.0, signal_norm=0.5,
+    ...     correlation=al.prefix_correlation(4, prefix=4), weights=al.mean_weights(4),
+    ... )
+    >>> round(predict_accuracy(model, ridge=1.0).accuracy, 6)     # Φ(1)
+    0.841345
+    """
+    lam = np.asarray(real("ridge", ridge, above=0))
+    try:
+        np.broadcast_shapes(lam.shape, model.shape)
+    except ValueError:
+        raise invalid_argument("ridge", f"broadcastable to {model.shape}", lam) from None
+    delta, gamma, norm, lam = np.broadcast_arrays(
+        model.vocab_ratio, model.sample_ratio, model.signal_norm, lam
+    )
+    P, others = _group_weights(model)
+    kappa, rest = model.noise_gain, float(np.sum(others**2))  # rest = α − P²
+    alpha = P**2 + rest
+
+    a2 = norm**2 + delta if model.sampling == "token" else norm**2
+    p = _moment_parameter(lam / kappa, delta, gamma)
+    omega = a2 * p / (kappa * (1 - delta * p))
+    population = 1 - delta * p**2
+    leverage = gamma * p**2 * (1 + delta - 2 * delta * p) / population  # Γ
+    edge = 1 - (delta + gamma + delta * gamma) * p**2 + 2 * delta * gamma * p**3
+    gain = P * omega / (1 + alpha * omega)
+    noise = leverage * (1 + rest * omega * (2 + alpha * omega))
+    noise = noise + P**2 * a2 * p**2 / (kappa * population)
+    noise = noise / (edge / population * (1 + alpha * omega) ** 2)  # edge/population = 1 − Γ
+    bias = (1 + rest * omega) / (1 + alpha * omega)  # 1 − PA
+    accuracy = _expected_cdf(P, others, gain / np.sqrt(np.maximum(noise, TINY)))
+    return Accuracy(
+        accuracy=scalar_or_array(accuracy),
+        mean_squared_error=scalar_or_array(noise + bias**2 + rest * gain**2),
+        signal_gain=scalar_or_array(gain),
+        noise_variance=scalar_or_array(noise),
+    )
+
+
+class _Groups(NamedTuple):
+    label: float  # P: signed weight of position 1's group
+    others: Array  # W_g: signed weights of the other groups, without zeros
+
+
+def _group_weights(model: PooledSequences) -> _Groups:
+    """Return the weight with which each group's sign enters w·s."""
+    R = np.round(model.correlation)
+    if np.abs(R - model.correlation).max() > 1e-10:
+        raise invalid_argument(
+            "correlation",
+            "made of 0, 1 and -1 for an accuracy (groups of positions that share one sign)",
+            model.correlation,
+        )
+    first = np.argmax(R != 0, axis=1) == np.arange(model.length)  # first position of its group
+    weights = R[first] @ model.weights
+    others = weights[1:]
+    return _Groups(float(weights[0]), others[others != 0])
+
+
+def _moment_parameter(ridge: Array, delta: Array, gamma: Array) -> Array:
+    """Return the root p of ridge · p = (1−p)(1−δp)(1−γp) in (0, 1/max(1, δ, γ)).
+
+    There the right side less the left is convex and falls from 1, so Newton's method from 0
+    climbs to the root and never passes it.
+    """
+    p = np.zeros(ridge.shape)
+    for _ in range(500):
+        one, vocab, sample = 1 - p, 1 - delta * p, 1 - gamma * p
+        value = one * vocab * sample - ridge * p
+        slope = vocab * sample + delta * one * sample + gamma * one * vocab + ridge
+        following = p + np.maximum(value, 0.0) / slope
+        if np.all(following <= p):
+            break
+        p = following
+    return p
+
+
+def _expected_cdf(P: float, others: Array, ratio: Array) -> Array:
+    """Return E Φ((P + Σ ± W_g) r) for every r in `ratio`, the signs independent and fair."""
+    sizes, counts = np.unique(np.abs(others), return_counts=True)
+    expectation = _by_listing if np.prod(counts + 1.0) <= MOST_ATOMS else _by_fourier
+    chance = expectation(P, sizes, counts.astype(np.float64), ratio)
+    return np.clip(chance, 0.0, 1.0)  # sums of many terms round, and a chance must not
+
+
+def _by_listing(P: float, sizes: Array, counts: Array, ratio: Array) -> Array:
+    sums, chances = np.array([P]), np.ones(1)
+    for size, n in zip(sizes, counts, strict=True):
+        plus = np.arange(n + 1)
+        sums = np.add.outer(sums, (2 * plus - n) * size).ravel()
+        chances = np.multiply.outer(chances, binom(n, plus) / 2.0**n).ravel()
+    total = np.zeros(ratio.shape)
+    for part in _blocks(len(sums), ratio.size):
+        total += ndtr(np.multiply.outer(ratio, sums[part])) @ chances[part]
+    return total
+
+
+def _by_fourier(P: float, sizes: Array, counts: Array, ratio: Array) -> Array:
+    r"""Expand the sign of Y = P + Σ ± W_g + ξ/r, ξ standard normal, as a square wave.
+
+    On |y| < 2π/h the square wave Σ_k 4/(π(2k+1)) sin(u_k y), u_k = (k+½)h, is the sign of y.
+    Hence P(Y > 0) = ½ + Σ_k Im E e^{iu_kY}/(π(k+½)), E e^{iuY} = e^{iuP} Π cos(uW_g) e^{−u²/2r²},
+    up to the chance that |Y| ≥ 2π/h. The reach of 2π/h is |P| + Σ|W_g| + 9/r: 2 Φ(−9) < 1e-18.
+    """
+    reach = abs(P) + float(counts @ sizes)
+    r = np.minimum(np.abs(ratio), 1e6 / reach)  # beyond, Φ is a step at any scale
+    step = 2 * np.pi / (reach * np.max(r, initial=0.0) + 9)  # of x = u/r
+    nodes = np.arange(0.5, np.ceil(8.6 / step))  # k + ½
+    total = np.zeros(r.shape)
+    for part in _blocks(len(nodes), r.size):
+        x = nodes[part] * step
+        u = np.multiply.outer(r, x)
+        waves = np.sin(P * u)
+        for size, n in zip(sizes, counts, strict=True):
+            waves *= np.cos(size * u) ** n
+        total += waves @ (np.exp(-(x**2) / 2) / (np.pi * nodes[part]))
+    return np.asarray(0.5 + np.sign(ratio) * total)
+
+
+def _blocks(n: int, other: int) -> Iterator[slice]:
+    """Cut range(n) so that an array of one block by `other` stays small."""
+    width = max(1, 2**17 // max(other, 1))
+    return (slice(start, start + width) for start in range(0, n, width))

@@ -1,0 +1,258 @@
+"""Ridge accuracy: limits, expectations, shapes.
+
+The second road is docs/theory/classification.md, "Derivation", as it is written there.
+"""
+
+import itertools
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from scipy.optimize import brentq
+from scipy.special import ndtr
+
+import attnlaw as al
+from attnlaw.theory import accuracy as classification
+
+PREFIX = al.prefix_correlation(20, prefix=5)
+MODEL = al.PooledSequences(
+    vocab_ratio=0.4,
+    sample_ratio=0.5,
+    signal_norm=0.7,
+    correlation=PREFIX,
+    weights=al.causal_weights(20),
+)
+ratios = st.floats(-3, 1).map(lambda exponent: 10.0**exponent)
+
+
+def as_written(model, ridge, prefix):
+    """Follow the derivation step by step for a prefix; accuracy by listing all suffix signs."""
+    delta, gamma, norm = model.vocab_ratio, model.sample_ratio, model.signal_norm
+    alpha, kappa, P = model.signal_gain, model.noise_gain, model.weights[:prefix].sum()
+    a2 = norm**2 + (delta if model.sampling == "token" else 0)
+
+    def g(nu):  # ∫ MP_δ(dx)/(κx+ν): δx m² + (1−δ+x) m − 1 = 0 at x = ν/κ
+        x = nu / kappa
+        b = 1 - delta + x
+        root = np.sqrt(b**2 + 4 * delta * x)
+        return (2 / (b + root) if b > 0 else (root - b) / (2 * delta * x)) / kappa
+
+    def g_prime(nu):  # by differentiating that equation
+        x, m = nu / kappa, kappa * g(nu)
+        return -(delta * m**2 + m) / (2 * delta * x * m + 1 - delta + x) / kappa**2
+
+    nu = brentq(
+        lambda nu: nu * (1 - gamma * (1 - nu * g(nu))) - ridge,
+        1e-12,
+        2 * ridge + 2 * gamma * kappa + ridge,
+        xtol=1e-300,
+        rtol=1e-14,
+    )
+    omega, omega_prime = a2 * g(nu), a2 * g_prime(nu)
+    Gamma = gamma * (1 - 2 * nu * g(nu) - nu**2 * g_prime(nu))
+    A = P * omega / (1 + alpha * omega)
+    mse = 1 - P**2 * (omega / (1 + alpha * omega) - nu * omega_prime / (1 + alpha * omega) ** 2)
+    mse = mse / (1 - Gamma)
+    v = mse - 1 + 2 * P * A - alpha * A**2
+    signs = np.array(list(itertools.product([-1, 1], repeat=model.length - prefix)))
+    sums = P + signs @ model.weights[prefix:]
+    return ndtr(sums * A / np.sqrt(v)).mean(), mse, A, v
+
+
+@given(
+    ratios,
+    ratios,
+    st.floats(0.05, 4),
+    st.floats(-2, 2).map(lambda exponent: 10.0**exponent),
+    st.sampled_from(["token", "gaussian"]),
+    st.sampled_from(["mean", "causal"]),
+)
+def test_rational_form_is_section_4_as_written(delta, gamma, norm, ridge, sampling, pooling):
+    length, prefix = 9, 3
+    model = al.PooledSequences(
+        vocab_ratio=delta,
+        sample_ratio=gamma,
+        signal_norm=norm,
+        correlation=al.prefix_correlation(length, prefix),
+        weights={"mean": al.mean_weights, "causal": al.causal_weights}[pooling](length),
+        sampling=sampling,
+    )
+    ours = al.predict_accuracy(model, ridge)
+    accuracy, mse, A, v = as_written(model, ridge, prefix)
+    assert_allclose(ours.signal_gain, A, rtol=1e-10)
+    assert_allclose(ours.mean_squared_error, mse, rtol=1e-9)
+    # v is a difference of numbers of order one there; ours is a sum of positive terms
+    assert_allclose(ours.noise_variance, v, rtol=1e-9, atol=1e-12 * (1 + mse))
+    assert_allclose(ours.accuracy, accuracy, atol=1e-8)
+
+
+def test_measured_setting_of_the_theory_page():
+    """d=400, V=1000, N=800, λ=.05, ‖μ‖=.7: mean .76, causal .953, optimal .985."""
+    poolings = {
+        0.758: al.mean_weights(20),
+        0.953: al.causal_weights(20),
+        0.985: al.optimal_weights(PREFIX),
+    }
+    for accuracy, weights in poolings.items():
+        ours = al.predict_accuracy(replace(MODEL, weights=weights), 0.05)
+        assert_allclose(ours.accuracy, accuracy, atol=5e-4)
+
+
+@given(
+    st.lists(st.floats(0.01, 2), min_size=1, max_size=10),
+    st.floats(-2, 2),
+    st.floats(-3, 2.5).map(lambda exponent: 10.0**exponent),
+)
+def test_expectation_by_fourier_is_that_by_listing(others, P, ratio):
+    sizes, counts = np.unique(others, return_counts=True)
+    r = np.array([ratio, -ratio, 0.0])
+    listed = classification._by_listing(P, sizes, counts.astype(float), r)
+    fourier = classification._by_fourier(P, sizes, counts.astype(float), r)
+    assert_allclose(fourier, listed, rtol=0, atol=5e-15)
+    brute = [
+        ndtr((P + np.dot(signs, others)) * ratio)
+        for signs in itertools.product([-1, 1], repeat=len(others))
+    ]
+    assert_allclose(listed[0], np.mean(brute), rtol=1e-12)
+
+
+def test_long_suffixes_are_summed_without_listing_their_signs():
+    """79 distinct suffix weights: Fourier against an exact convolution on a fine lattice."""
+    long = replace(
+        MODEL, correlation=al.prefix_correlation(100, prefix=20), weights=al.causal_weights(100)
+    )
+    ours = al.predict_accuracy(long, 0.05)
+    w, r = long.weights, ours.signal_gain / np.sqrt(ours.noise_variance)
+    scale = 1e-5  # the rounding to it enters the expectation squared
+    law = np.ones(1)
+    for weight in np.round(w[20:] / scale).astype(int):
+        shifted = np.zeros(len(law) + 2 * weight)
+        shifted[: len(law)] += law / 2
+        shifted[len(shifted) - len(law) :] += law / 2
+        law = shifted
+    sums = scale * (np.arange(len(law)) - len(law) // 2)
+    assert_allclose(
+        ours.accuracy, law @ ndtr((w[:20].sum() + sums) * r), atol=1e-4 * r * scale * 80
+    )
+
+
+def test_infinitely_many_samples_and_tokens_give_the_best_linear_rule():
+    ideal = replace(MODEL, vocab_ratio=0.0, sample_ratio=0.0, weights=al.optimal_weights(PREFIX))
+    for ridge in (1e-3, 1.0, 1e3):
+        accuracy = al.predict_accuracy(ideal, ridge).accuracy
+        assert_allclose(accuracy, ndtr(0.7 / np.sqrt(ideal.noise_gain)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("sampling", ["token", "gaussian"])
+def test_infinitely_many_samples_are_the_limit_of_many(sampling):
+    at_zero = al.predict_accuracy(replace(MODEL, sample_ratio=0.0, sampling=sampling), 0.05)
+    near = al.predict_accuracy(replace(MODEL, sample_ratio=1e-10, sampling=sampling), 0.05)
+    for name, value in vars(at_zero).items():
+        assert_allclose(getattr(near, name), value, rtol=1e-8, err_msg=name)
+
+
+def test_infinite_vocabulary_is_the_limit_of_a_large_one_in_either_sampling():
+    token, gaussian = (
+        al.predict_accuracy(replace(MODEL, vocab_ratio=0.0, sampling=sampling), 0.05)
+        for sampling in ("token", "gaussian")
+    )
+    near = al.predict_accuracy(replace(MODEL, vocab_ratio=1e-10), 0.05)
+    assert token == gaussian
+    for name, value in vars(token).items():
+        assert_allclose(getattr(near, name), value, rtol=1e-8, err_msg=name)
+
+
+def test_without_signal_gaussian_samples_are_guessed():
+    blind = al.predict_accuracy(replace(MODEL, signal_norm=0.0, sampling="gaussian"), 0.05)
+    assert blind.accuracy == 0.5
+    assert blind.signal_gain == 0
+    assert blind.mean_squared_error > 1
+
+
+def test_without_signal_tokens_of_a_small_table_are_still_told_apart():
+    """The class means of a finite table differ, and new sequences come from the same table."""
+    assert al.predict_accuracy(replace(MODEL, signal_norm=0.0), 0.05).accuracy > 0.6
+
+
+def test_infinite_ridge_is_the_difference_of_class_means():
+    """b ∝ Xᵀy: signal P‖μ+m‖², noise from N samples; ridge drops out of the accuracy."""
+    far, farther = (al.predict_accuracy(MODEL, ridge).accuracy for ridge in (1e8, 1e12))
+    assert_allclose(far, farther, rtol=1e-7)
+
+
+def test_without_ridge_the_error_explodes_where_samples_equal_dimensions():
+    gammas = np.array([0.5, 0.9, 0.999, 1.5])
+    errors = al.predict_accuracy(replace(MODEL, sample_ratio=gammas, vocab_ratio=0.1), 1e-9)
+    assert errors.mean_squared_error.argmax() == 2
+    assert errors.mean_squared_error[2] > 100
+
+
+@given(ratios, ratios, st.floats(0, 4), st.floats(-6, 6).map(lambda exponent: 10.0**exponent))
+def test_numbers_are_what_they_claim_to_be(delta, gamma, norm, ridge):
+    studied = replace(MODEL, vocab_ratio=delta, sample_ratio=gamma, signal_norm=norm)
+    ours = al.predict_accuracy(studied, ridge)
+    assert 0.5 - 1e-12 <= ours.accuracy <= 1
+    assert ours.noise_variance > 0
+    assert ours.mean_squared_error > 0
+    assert ours.signal_gain >= 0
+
+
+def test_signs_of_weights_and_groups_do_not_matter():
+    """Position 1 against position 2: R_12 = −1 with weights (w, −w) is R_12 = 1 with (w, w)."""
+    together = replace(
+        MODEL, correlation=al.prefix_correlation(4, prefix=2), weights=[0.3, 0.2, 0.1, 0.4]
+    )
+    flip = np.diag([1.0, -1.0, 1.0, -1.0])
+    opposed = replace(
+        together, correlation=flip @ together.correlation @ flip, weights=flip @ together.weights
+    )
+    negated = replace(together, weights=-together.weights)
+    expected = al.predict_accuracy(together, 0.1)
+    assert al.predict_accuracy(opposed, 0.1) == expected
+    assert_allclose(al.predict_accuracy(negated, 0.1).accuracy, expected.accuracy, rtol=1e-14)
+
+
+def test_positions_outside_the_labels_group_may_be_grouped_too():
+    """Two pairs: P = w₁+w₂, one other sign of weight w₃+w₄."""
+    R = np.kron(np.eye(2), np.ones((2, 2)))
+    pairs = replace(MODEL, correlation=R, weights=[0.3, 0.2, 0.1, 0.4])
+    merged = replace(MODEL, correlation=np.eye(2), weights=[0.5, 0.5])
+    ours = al.predict_accuracy(pairs, 0.1)
+    r = ours.signal_gain / np.sqrt(ours.noise_variance)
+    assert_allclose(ours.accuracy, (ndtr(r) + ndtr(0)) / 2, rtol=1e-12)
+    assert pairs.signal_gain == merged.signal_gain
+
+
+def test_arrays_give_what_their_entries_give():
+    grid = replace(MODEL, vocab_ratio=[[0.0], [0.4]], signal_norm=[0.0, 0.5, 2.0])
+    together = al.predict_accuracy(grid, 0.05)
+    for i, delta in enumerate(grid.vocab_ratio.ravel()):
+        for j, norm in enumerate(grid.signal_norm):
+            alone = al.predict_accuracy(replace(grid, vocab_ratio=delta, signal_norm=norm), 0.05)
+            for name, value in vars(alone).items():
+                assert_allclose(getattr(together, name)[i, j], value, rtol=1e-12, err_msg=name)
+    ridges = al.predict_accuracy(MODEL, np.array([0.01, 0.05, 1.0]))
+    assert ridges.accuracy.shape == (3,)
+    assert_allclose(ridges.accuracy[1], al.predict_accuracy(MODEL, 0.05).accuracy, rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("change", "ridge", "sentence"),
+    [
+        ({}, 0.0, "ridge must be above 0, got 0.0."),
+        ({}, float("nan"), "ridge must be finite, got nan."),
+        ({"signal_norm": [1.0, 2.0]}, [1.0] * 3, "ridge must be broadcastable to (2,), got an"),
+        (
+            {"correlation": al.prefix_correlation(20, 5, within=0.5)},
+            1.0,
+            "correlation must be made of 0, 1 and -1 for an accuracy",
+        ),
+    ],
+)
+def test_bad_input_gets_the_sentence(change, ridge, sentence):
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}"):
+        al.predict_accuracy(replace(MODEL, **change), ridge)
