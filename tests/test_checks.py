@@ -10,9 +10,9 @@ from attnlaw._checks import (
     available_memory,
     count,
     invalid_argument,
-    plain,
     random_generator,
     real,
+    scalar_or_array,
 )
 
 
@@ -41,7 +41,7 @@ def test_numbers_out_of_bounds_get_the_sentence(bounds, value, sentence):
 
 def test_numbers_stay_numbers_and_arrays_arrays():
     assert type(real("x", 3)) is float
-    assert type(plain(np.float32(2))) is float
+    assert type(scalar_or_array(np.float32(2))) is float
     assert real("x", [1, 2]).dtype == np.float64
 
 
