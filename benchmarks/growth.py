@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 import attnlaw as al
-from attnlaw import style
+from attnlaw.plotting import style
 
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 200_000, 400_000, 1_000_000)
 PROMISED = 200_000

@@ -7,7 +7,7 @@ import matplotlib
 from sphinx_gallery.sorting import ExplicitOrder
 
 import attnlaw
-from attnlaw import style
+from attnlaw.plotting import style
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE / "_extensions"), str(HERE.parent / "tests" / "support")]

@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import attnlaw as al
-from attnlaw import style
+from attnlaw.plotting import style
 
 head = al.SelfAttention(n_tokens=1000, head_dimension=64, inverse_temperature=1.0)
 values = np.sqrt(al.observe_attention_spectrum(head, n_draws=2, rng=0).ravel())

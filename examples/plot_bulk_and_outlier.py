@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import attnlaw as al
-from attnlaw import style
+from attnlaw.plotting import style
 
 model = al.PooledSequences(
     vocab_ratio=0.5,

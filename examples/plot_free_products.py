@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import attnlaw as al
-from attnlaw import style
+from attnlaw.plotting import style
 
 with style.sheet():
     figure, panels = plt.subplots(3, 1, figsize=(6.4, 5.6), sharex=True)

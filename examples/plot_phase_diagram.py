@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import attnlaw as al
-from attnlaw import style
+from attnlaw.plotting import style
 
 norms = np.linspace(0.0, 2.0, 400)
 ratios = np.linspace(0.005, 1.5, 400)[:, None]

@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import attnlaw as al
-from attnlaw import style
+from attnlaw.plotting import style
 
 correlation = al.prefix_correlation(length=20, prefix=5)
 

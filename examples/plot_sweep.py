@@ -10,7 +10,7 @@ import tempfile
 
 import matplotlib.pyplot as plt
 
-from attnlaw import style
+from attnlaw.plotting import style
 from attnlaw.sweeps import Sweep, run_sweep
 
 # %%

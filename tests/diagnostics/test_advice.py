@@ -321,7 +321,7 @@ def test_picture_has_merit_weights_and_spectrum(labelled):
     pytest.importorskip("matplotlib").use("Agg")
     import matplotlib.pyplot as plt
 
-    from attnlaw.diagnostics.pooling.picture import draw_pooling
+    from attnlaw.plotting import draw_pooling
 
     *_, advice = labelled
     figure = draw_pooling(advice)

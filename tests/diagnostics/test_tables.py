@@ -149,7 +149,7 @@ def test_picture_shows_both_panels():
     pytest.importorskip("matplotlib").use("Agg")
     import matplotlib.pyplot as plt
 
-    from attnlaw.diagnostics.tables.picture import draw_table
+    from attnlaw.plotting import draw_table
 
     rng = np.random.default_rng(5)
     E = noise(rng) + np.outer(rng.choice([-1, 1], V), 3 * np.eye(D)[0])

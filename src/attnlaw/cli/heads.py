@@ -144,7 +144,7 @@ def _maps(
 def _save(out: Path, report: "HeadsReport", maps: "AttentionMaps", pictures: int | None) -> None:
     import matplotlib.pyplot as plt
 
-    from attnlaw.diagnostics.heads.pictures import draw_head, draw_heads
+    from attnlaw.plotting import draw_head, draw_heads
 
     out.mkdir(parents=True, exist_ok=True)
     save_json(out / "heads.json", report)

@@ -81,7 +81,7 @@ def command(
     if out is not None:
         import numpy as np
 
-        from attnlaw.diagnostics.pooling.picture import draw_pooling
+        from attnlaw.plotting import draw_pooling
 
         out.mkdir(parents=True, exist_ok=True)
         draw_pooling(advice).savefig(out / "pool.png", dpi=150)

@@ -63,7 +63,7 @@ def command(
     with working("finding its spectrum"):
         report = inspect_table(table, rng=seed)
     if out is not None:
-        from attnlaw.diagnostics.tables.picture import draw_table
+        from attnlaw.plotting import draw_table
 
         out.mkdir(parents=True, exist_ok=True)
         draw_table(report).savefig(out / "table.png", dpi=150)

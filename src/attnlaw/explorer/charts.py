@@ -1,4 +1,4 @@
-"""Figures as plain dictionaries, in the colours of `attnlaw.style`, light and dark.
+"""Figures as plain dictionaries, in the colours of `attnlaw.plotting.style`, light and dark.
 
 Dictionaries rather than `plotly.graph_objects`: validating every attribute would take longer than
 computing the law.
@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlaw import style
+from attnlaw.plotting import style
 
 __all__ = ["COLOURS", "Look", "bars", "figure", "line", "stem", "two_panels", "vertical"]
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw import style
 from attnlaw.correlations import prefix_correlation
 from attnlaw.figures.figure import Check, Tables, z_check
 from attnlaw.figures.pooling import Pieces, long_table, rows, summary, weighting
 from attnlaw.models import PooledSequences
+from attnlaw.plotting import style
 from attnlaw.simulation import (
     learn_weights,
     observe_accuracy,

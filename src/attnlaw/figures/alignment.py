@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnlaw import style
 from attnlaw.correlations import prefix_correlation, spiked_correlation
 from attnlaw.figures.figure import Check, Tables, z_check
 from attnlaw.figures.pooling import SAMPLINGS, Pieces, long_table, rows, summary, weighting
 from attnlaw.models import PooledSequences
+from attnlaw.plotting import style
 from attnlaw.simulation import observe_alignment
 from attnlaw.theory import predict
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import pdtr
 
-from attnlaw import style
 from attnlaw._checks import RegimeWarning
 from attnlaw.figures.figure import Check, Tables, z_check
 from attnlaw.figures.pooling import Pieces, long_table, summary
 from attnlaw.models import SelfAttention
+from attnlaw.plotting import style
 from attnlaw.simulation import observe_attention, observe_attention_spectrum
 from attnlaw.theory import attention_law
 

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnlaw import style
 from attnlaw.figures.figure import Check, Tables
 from attnlaw.figures.histogram import draw_histogram, histogram
 from attnlaw.figures.pooling import Pieces, long_table, rows
 from attnlaw.laws import ks_distance
 from attnlaw.models import SelfAttention
+from attnlaw.plotting import style
 from attnlaw.simulation import observe_attention_spectrum
 from attnlaw.theory import attention_law
 

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnlaw import style
 from attnlaw.correlations import prefix_correlation
 from attnlaw.figures.figure import Check, Tables, z_check
 from attnlaw.figures.histogram import draw_histogram, histogram
 from attnlaw.figures.pooling import Pieces, long_table, rows, summary, weighting
 from attnlaw.models import PooledSequences
+from attnlaw.plotting import style
 from attnlaw.simulation import observe, observe_spectrum
 from attnlaw.theory import bulk_law, predict
 

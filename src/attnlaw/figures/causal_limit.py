@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnlaw import style
 from attnlaw.correlations import prefix_correlation
 from attnlaw.figures.figure import Check, Tables
 from attnlaw.figures.pooling import Pieces, long_table, rows, summary
 from attnlaw.models import PooledSequences
+from attnlaw.plotting import style
 from attnlaw.simulation import observe_causal_weights
 from attnlaw.weights import causal_weights
 

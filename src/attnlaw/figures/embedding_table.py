@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnlaw import style
 from attnlaw.data.examples import TABLES, example_table
 from attnlaw.diagnostics import EmbeddingTable, inspect_table, read_table
 from attnlaw.diagnostics.tables.inspection import noise_law
@@ -15,6 +14,7 @@ from attnlaw.figures.figure import Check, Tables
 from attnlaw.figures.histogram import draw_histogram, histogram
 from attnlaw.figures.pooling import Pieces, long_table, rows
 from attnlaw.laws.separable import SeparableLaw
+from attnlaw.plotting import style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

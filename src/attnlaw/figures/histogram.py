@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnlaw import style
 from attnlaw._checks import Floats
 from attnlaw.figures.figure import Table
+from attnlaw.plotting import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from attnlaw import style
 from attnlaw._checks import count
 from attnlaw.figures import FIGURES, load_figure
 from attnlaw.figures.embedding_table import USER_FILE
 from attnlaw.figures.figure import Check
 from attnlaw.figures.storage import atomic_path, fingerprint, load_tables, save_tables
+from attnlaw.plotting import style
 
 __all__ = ["Reproduced", "reproduce"]
 

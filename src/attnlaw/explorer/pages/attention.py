@@ -8,13 +8,13 @@ import numpy as np
 from dash import Dash
 
 import attnlaw as al
-from attnlaw import style
 from attnlaw.explorer.charts import Look, Trace, bars, figure, line, vertical
 from attnlaw.explorer.controls import Control, Values
 from attnlaw.explorer.frame import Page, Reading, View, shown, tex
 from attnlaw.explorer.jobs import Job
 from attnlaw.explorer.simulation_panel import finished_job, register_simulation, simulation_panel
 from attnlaw.laws import Law
+from attnlaw.plotting import style
 from attnlaw.theory.attention import linear_energy, score_energy
 
 __all__ = ["PAGE"]

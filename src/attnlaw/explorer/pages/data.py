@@ -8,7 +8,6 @@ import dash_mantine_components as dmc
 import numpy as np
 from dash import Dash, Input, Output, State, dcc, html, no_update
 
-from attnlaw import style
 from attnlaw.explorer.charts import Look, Trace, bars, figure, line, numbers, two_panels
 from attnlaw.explorer.controls import Control, Values
 from attnlaw.explorer.findings import (
@@ -24,6 +23,7 @@ from attnlaw.explorer.frame import Page, Reading, View, notice, shown, tex
 from attnlaw.explorer.heads_view import heads_view
 from attnlaw.explorer.simulation_panel import JOBS, register_simulation, simulation_panel
 from attnlaw.explorer.uploads import LARGEST_FILE, decoded, file_name, temporary_file
+from attnlaw.plotting import style
 
 __all__ = ["PAGE"]
 

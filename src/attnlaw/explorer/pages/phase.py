@@ -7,7 +7,6 @@ import numpy as np
 from dash import Dash, Input, Output, State, no_update
 
 import attnlaw as al
-from attnlaw import style
 from attnlaw._checks import invalid_argument
 from attnlaw.explorer.charts import Look, Trace, figure, numbers
 from attnlaw.explorer.controls import Control, Values, write_query
@@ -24,6 +23,7 @@ from attnlaw.explorer.parameters import (
     weights_code,
     weights_from,
 )
+from attnlaw.plotting import style
 
 __all__ = ["PAGE"]
 

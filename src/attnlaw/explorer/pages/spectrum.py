@@ -8,7 +8,6 @@ import numpy as np
 from dash import Dash
 
 import attnlaw as al
-from attnlaw import style
 from attnlaw._checks import invalid_argument
 from attnlaw.explorer.charts import Look, Trace, bars, figure, line, stem, vertical
 from attnlaw.explorer.controls import Control, Values
@@ -24,6 +23,7 @@ from attnlaw.explorer.parameters import (
 )
 from attnlaw.explorer.simulation_panel import finished_job, register_simulation, simulation_panel
 from attnlaw.laws import Law
+from attnlaw.plotting import style
 from attnlaw.theory.spikes import spike_parameter
 
 __all__ = ["PAGE"]

@@ -7,7 +7,6 @@ import numpy as np
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, no_update
 
 import attnlaw as al
-from attnlaw import style
 from attnlaw.correlations import check_correlation
 from attnlaw.explorer.charts import Look, Trace, bars, figure, numbers
 from attnlaw.explorer.controls import Control, Values, write_query
@@ -22,6 +21,7 @@ from attnlaw.explorer.parameters import (
     weights_code,
     weights_from,
 )
+from attnlaw.plotting import style
 
 __all__ = ["PAGE"]
 

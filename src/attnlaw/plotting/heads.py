@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnlaw import style
 from attnlaw._checks import Floats
 from attnlaw.diagnostics.heads.findings import HeadFinding, HeadsReport, head_histogram
+from attnlaw.plotting import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

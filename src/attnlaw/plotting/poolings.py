@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnlaw import style
 from attnlaw.diagnostics.pooling.candidates import PoolingAdvice, PoolingCandidate
 from attnlaw.laws.separable import SeparableLaw
+from attnlaw.plotting import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

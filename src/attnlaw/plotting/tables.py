@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw import style
 from attnlaw.diagnostics.tables.inspection import TableReport, noise_law
 from attnlaw.laws.separable import SeparableLaw
+from attnlaw.plotting import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,0 +1,7 @@
+from . import style as style
+from .heads import draw_head as draw_head
+from .heads import draw_heads as draw_heads
+from .poolings import draw_pooling as draw_pooling
+from .tables import draw_table as draw_table
+
+__all__ = ["draw_head", "draw_heads", "draw_pooling", "draw_table", "style"]
