@@ -1,8 +1,8 @@
 """Time and memory of one trial against its size, from d = 1,000 to d = 1,000,000.
 
 Real tokens, V = 2.5 d, N = 5 d, L = 20, causal weights on a prefix of 5; one trial gives top
-eigenvalue and overlap at 20 signal norms (`observe_alignment`). Each size runs in a process of its
-own, whose largest resident memory is asked from the system; Python, its libraries and the compiled
+eigenvalue and overlap at 20 signal norms (`simulate_alignment`). Each size runs in a process of
+its own, whose largest resident memory is asked from the system; Python, its libraries and compiled
 loops are in it. Two cores.
 
     python benchmarks/growth.py                        # d = 10³ … 10⁶, and docs/_static/growth.svg
@@ -43,11 +43,11 @@ MODEL = al.PooledSequences(
 def trial(dimension: int, seed: int) -> dict[str, float]:
     """One trial in this process: time, memory, and distance to theory."""
     for size in (30_000, 50_000, 90_000):  # loads the libraries and what is compiled for all roads
-        al.observe_alignment(MODEL, min(size, dimension), rng=1)
+        al.simulate_alignment(MODEL, min(size, dimension), rng=1)
     n = max(1, 50_000 // dimension)  # what takes milliseconds is repeated
     clock, processor = time.perf_counter(), time.process_time()
     for _ in range(n):
-        seen = al.observe_alignment(MODEL, dimension, rng=seed)
+        seen = al.simulate_alignment(MODEL, dimension, rng=seed)
     clock, processor = (time.perf_counter() - clock) / n, (time.process_time() - processor) / n
     exact = al.predict(MODEL)
     clear = exact.squared_overlap > 0.3

@@ -1,7 +1,7 @@
 """All simulations behind P1's Figures 2–5, 100 trials a point with error bars, against the clock.
 
     python benchmarks/papers_figures.py              # two processes
-    python benchmarks/papers_figures.py --workers 1
+    python benchmarks/papers_figures.py --jobs 1
 
 It computes, with the code of `attnlaw reproduce` and its settings but 100 trials everywhere,
 
@@ -65,10 +65,10 @@ def n_parts(figure: str) -> int:
     return {"alignment": 2, "phase_diagram": 2}.get(figure, 3)
 
 
-def run(n_workers: int) -> int:
+def run(n_jobs: int) -> int:
     """Compute everything on a pool of processes; print what disagrees."""
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(n_workers, context, max_tasks_per_child=None) as pool:
+    with ProcessPoolExecutor(n_jobs, context, max_tasks_per_child=None) as pool:
         jobs = [
             pool.submit(compute, figure, i) for figure in PARTS for i in range(n_parts(figure))
         ]
@@ -80,11 +80,11 @@ def run(n_workers: int) -> int:
     return len(wrong)
 
 
-def timed(n_workers: int, cache: str) -> tuple[float, float, bool]:
+def timed(n_jobs: int, cache: str) -> tuple[float, float, bool]:
     """Seconds on the clock and of all processors of a fresh program, and whether it was right."""
     environment = {**os.environ, "NUMBA_CACHE_DIR": cache, "OMP_NUM_THREADS": "1"}
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    command = [sys.executable, __file__, "--once", "--workers", str(n_workers)]
+    command = [sys.executable, __file__, "--once", "--jobs", str(n_jobs)]
     done = subprocess.run(command, env=environment, check=False)
     clock, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -93,14 +93,14 @@ def timed(n_workers: int, cache: str) -> tuple[float, float, bool]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.once:
-        return min(run(arguments.workers), 1)
+        return min(run(arguments.jobs), 1)
     with tempfile.TemporaryDirectory() as cache:
         for title in ("numba's cache empty", "numba's cache full"):
-            clock, used, right = timed(arguments.workers, cache)
+            clock, used, right = timed(arguments.jobs, cache)
             print(
                 f"{title:20} {clock:6.1f} s on the clock, {used:6.1f} s of processors", flush=True
             )

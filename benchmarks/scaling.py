@@ -24,19 +24,19 @@ WEIGHTS = np.stack([weighting(name, R) for name in alignment.WEIGHTINGS])
 MODEL = alignment._model("prefix", "mean", "token", np.linspace(0.25, 3, 12))
 
 
-def observe(n_workers: int, n_trials: int = TRIALS) -> tuple[float, np.ndarray]:
+def simulate(n_jobs: int, n_trials: int = TRIALS) -> tuple[float, np.ndarray]:
     start = time.perf_counter()
-    seen = al.observe_alignment(MODEL, 1000, n_trials, 0, weights=WEIGHTS, n_workers=n_workers)
+    seen = al.simulate_alignment(MODEL, 1000, n_trials, 0, weights=WEIGHTS, n_jobs=n_jobs)
     return time.perf_counter() - start, seen.squared_overlap
 
 
 def main() -> int:
     argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
-    for n_workers in (1, 2):
-        observe(n_workers, 8)  # starts processes, loads what is compiled
+    for n_jobs in (1, 2):
+        simulate(n_jobs, 8)  # starts processes, loads what is compiled
     ratios = []
     for _ in range(ROUNDS):  # in turn, so that both meet the same machine
-        (one, alone), (two, shared) = observe(1), observe(2)
+        (one, alone), (two, shared) = simulate(1), simulate(2)
         ratios.append(one / two)
         print(f"{TRIALS} trials: one process {one:.2f} s, two {two:.2f} s, {one / two:.2f} times")
     gap = float(np.abs(alone - shared).max())

@@ -2,9 +2,9 @@
 
 3 weight vectors × 20 signal norms × 10 trials = 600 cells at d = 400, V = 1000, N = 2000, L = 20.
 Plain NumPy is what one writes first: draw the table and the tokens, gather the tokens' vectors,
-pool them by einsum, form the covariance, call eigh, for every cell. The reference, `observe` with
+pool them by einsum, form the covariance, call eigh, for every cell. The reference, `simulate` with
 ``method="reference"``, draws once for all norms and measures six more fields. The fast path is
-`observe_alignment`. Everything runs in this process on one thread, then plain NumPy once more
+`simulate_alignment`. Everything runs in this process on one thread, then plain NumPy once more
 with two threads for BLAS.
 
     python benchmarks/simulation.py               # all 600 cells of plain NumPy
@@ -74,7 +74,7 @@ def plain(n_cells: int, rng: np.random.Generator) -> dict[tuple[int, int], list]
 
 
 def fast(n_trials: int, rng: int) -> al.Alignment:
-    return al.observe_alignment(MODEL, DIMENSION, n_trials, rng, weights=WEIGHTS)
+    return al.simulate_alignment(MODEL, DIMENSION, n_trials, rng, weights=WEIGHTS)
 
 
 def z_scores(answers: dict[tuple[int, int], list], seen: al.Alignment) -> np.ndarray:
@@ -104,7 +104,7 @@ def main() -> int:
     ours = np.median(rounds, axis=0)
     reference, _ = timed(
         lambda: [
-            al.observe(replace(MODEL, weights=w), DIMENSION, 1, 0, method="reference")
+            al.simulate(replace(MODEL, weights=w), DIMENSION, 1, 0, method="reference")
             for w in WEIGHTS
         ]
     )
@@ -117,8 +117,8 @@ def main() -> int:
     for name, seconds, note in (
         ("plain NumPy, 1 thread", one, scaled(n_cells, n_all)),
         ("plain NumPy, 2 threads", two, scaled(some, n_all)),
-        ("observe, reference", reference, scaled(n_all // TRIALS, n_all)),
-        ("observe_alignment", ours, f"median of {len(rounds)}"),
+        ("simulate, reference", reference, scaled(n_all // TRIALS, n_all)),
+        ("simulate_alignment", ours, f"median of {len(rounds)}"),
     ):
         columns = f"{seconds[0]:9.3f} {seconds[1]:9.3f} {seconds[0] / ours[0]:8.0f}"
         print(f"{name:24} {columns} {seconds[1] / ours[1]:8.0f}  {note}")
@@ -127,7 +127,7 @@ def main() -> int:
 
     z = z_scores(answers, fast(400, 1000))
     wrong = replace(MODEL, sampling="gaussian")
-    other = al.observe_alignment(wrong, DIMENSION, 100, 1, weights=WEIGHTS)
+    other = al.simulate_alignment(wrong, DIMENSION, 100, 1, weights=WEIGHTS)
     z_wrong = z_scores(answers, other)
     print(
         f"z-scores of plain NumPy at {len(z)} points, eigenvalue and overlap: largest "

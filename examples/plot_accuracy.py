@@ -39,7 +39,7 @@ with style.sheet():
         curve = al.predict_accuracy(model(per_dimension, weights), 0.05).accuracy
         axes.plot(per_dimension, curve, color=color, label=name)
         for n in (0.5, 2.0, 8.0):
-            seen = al.observe_accuracy(model(n, weights), 120, 8, rng=0, ridge=0.05).accuracy
+            seen = al.simulate_accuracy(model(n, weights), 120, 8, rng=0, ridge=0.05).accuracy
             error = 2 * seen.std() / 8**0.5
             axes.errorbar(n, seen.mean(), error, fmt=style.WEIGHTING_MARKERS[name], color=color)
     axes.set_xscale("log")

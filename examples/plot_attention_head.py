@@ -14,7 +14,7 @@ import attnlaw as al
 from attnlaw.plotting import style
 
 head = al.SelfAttention(n_tokens=1000, head_dimension=64, inverse_temperature=1.0)
-values = np.sqrt(al.observe_attention_spectrum(head, n_draws=2, rng=0).ravel())
+values = np.sqrt(al.simulate_attention_spectrum(head, n_draws=2, rng=0).ravel())
 
 # %%
 # A law of squared singular values has the density 2 s ρ(s²) in s.

@@ -25,7 +25,7 @@ print("critical signal norm", al.thresholds(model).sample_signal_norm)
 # %%
 # Five draws of 500 eigenvalues for each norm; the norms share their noise.
 
-spectra = np.moveaxis(al.observe_spectrum(model, dimension=500, n_trials=5, rng=0), 0, 1)
+spectra = np.moveaxis(al.simulate_spectrum(model, dimension=500, n_trials=5, rng=0), 0, 1)
 spike, law = al.predict(model), al.bulk_law(model)
 x = np.linspace(*law.edges, 600)
 

@@ -40,7 +40,7 @@ with style.sheet():
         predicted = al.predict(model(ratios, sampling)).squared_overlap
         axes.plot(1 / ratios, predicted, color=color, label=label)
         for seed, ratio in enumerate((4.0, 1.0, 0.25, 0.0625)):
-            seen = al.observe(model(ratio, sampling), 300, n_trials=10, rng=seed).squared_overlap
+            seen = al.simulate(model(ratio, sampling), 300, n_trials=10, rng=seed).squared_overlap
             axes.errorbar(1 / ratio, seen.mean(), 2 * seen.std() / 10**0.5, fmt="o", color=color)
     axes.axhline(1 / 1.5, color=style.EDGE, linestyle="--", linewidth=1)
     axes.annotate(r"ceiling $\|\mu\|^2/(\|\mu\|^2 + d/V)$", (0.11, 0.69), color=style.EDGE)

@@ -30,7 +30,7 @@ def model(signal_norm):
 
 norms = np.linspace(0.05, 2.5, 50)
 predicted = al.predict(model(norms))
-seen = al.observe(model(norms), dimension=800, rng=0)
+seen = al.simulate(model(norms), dimension=800, rng=0)
 
 with style.sheet():
     figure, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.2))

@@ -1,6 +1,6 @@
 """The exact spectral laws of attention: theory and simulation, side by side.
 
-Begin with a model, predict what theory says of it, and observe what happens:
+Begin with a model, predict what theory says of it, and simulate it:
 
 >>> import attnlaw as al
 >>> model = al.PooledSequences(

@@ -36,7 +36,7 @@ def test_accuracy_agrees_and_that_of_the_other_sampling_does_not(
     name, sampling, z_score, other_sampling
 ):
     right = model(WEIGHTS[name], sampling=sampling)
-    seen = al.observe_accuracy(right, 120, 40, rng=0, ridge=RIDGE)
+    seen = al.simulate_accuracy(right, 120, 40, rng=0, ridge=RIDGE)
     predicted = al.predict_accuracy(right, RIDGE)
     wrong = al.predict_accuracy(other_sampling(right), RIDGE)
     for field in FIELDS:
@@ -48,7 +48,7 @@ def test_accuracy_agrees_and_that_of_the_other_sampling_does_not(
 @pytest.mark.parametrize("sampling", ["token", "gaussian"])
 def test_fewer_samples_than_dimensions_agree(sampling, z_score, other_sampling):
     right = model(WEIGHTS["mean"], sampling=sampling, sample_ratio=2.0, signal_norm=1.0)
-    seen = al.observe_accuracy(right, 120, 100, rng=0, ridge=RIDGE)
+    seen = al.simulate_accuracy(right, 120, 100, rng=0, ridge=RIDGE)
     predicted = al.predict_accuracy(right, RIDGE)
     wrong = al.predict_accuracy(other_sampling(right), RIDGE)
     for field in FIELDS:
@@ -58,7 +58,7 @@ def test_fewer_samples_than_dimensions_agree(sampling, z_score, other_sampling):
 
 def test_centring_does_not_matter_in_the_limit(z_score):
     right = model(WEIGHTS["causal"], centred=False)
-    seen = al.observe_accuracy(right, 120, 40, rng=0, ridge=RIDGE)
+    seen = al.simulate_accuracy(right, 120, 40, rng=0, ridge=RIDGE)
     predicted = al.predict_accuracy(right, RIDGE)
     for field in FIELDS:
         assert abs(z_score(getattr(seen, field), getattr(predicted, field))) < 5, field

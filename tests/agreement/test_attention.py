@@ -33,7 +33,7 @@ def linear_second_moment(n, d, beta):
 
 def test_linear_equivalent_has_the_moments_of_the_first_order_law(z_score):
     model = head(300, 75, 1.0)
-    values = al.observe_attention_spectrum(model, 30, rng=0, matrix="linear")
+    values = al.simulate_attention_spectrum(model, 30, rng=0, matrix="linear")
     law = al.attention_law(model, "first")
     assert abs(z_score(values.mean(axis=1), law.moment(1))) < 5  # E m₁ = θ₁ at any size
     m2 = (values**2).mean(axis=1)
@@ -47,14 +47,14 @@ def test_linear_equivalent_has_the_moments_of_the_first_order_law(z_score):
 def test_linear_equivalent_has_the_first_order_law():
     for d in (500, 60):
         model = head(500, d, 1.0)
-        values = al.observe_attention_spectrum(model, 3, rng=1, matrix="linear")
+        values = al.simulate_attention_spectrum(model, 3, rng=1, matrix="linear")
         assert distance(al.attention_law(model, "first"), values) < 0.005
 
 
 def test_square_heads_have_the_first_order_law():
     # n = d_k = 1000, β = 1, ten draws, the top three removed: the paper's own regime.
     model = head(1000, 1000, 1.0)
-    values = al.observe_attention_spectrum(model, 10, rng=0)[:, :-3]
+    values = al.simulate_attention_spectrum(model, 10, rng=0)[:, :-3]
     law = al.attention_law(model, "first")
     assert distance(law, values) < 0.03
     assert distance(al.attention_law(model, "tokens"), values) < 0.008
@@ -75,7 +75,7 @@ def test_square_heads_have_the_first_order_law():
 )
 def test_realistic_heads_have_the_law_of_their_size(d, beta, first, norms, tokens):
     model = head(500, d, beta)
-    values = al.observe_attention_spectrum(model, 4, rng=2)
+    values = al.simulate_attention_spectrum(model, 4, rng=2)
     assert distance(al.attention_law(model, "first"), values) > first
     assert distance(al.attention_law(model, "norms"), values) < norms
     assert distance(al.attention_law(model), values) < tokens
@@ -85,7 +85,7 @@ def test_realistic_heads_have_the_law_of_their_size(d, beta, first, norms, token
 def test_realistic_head_of_the_issue():
     # n = 2000, d_k = 64, β = 1: first order .12, powers .064; asked for: below .03.
     model = head(2000, 64, 1.0)
-    values = al.observe_attention_spectrum(model, 3, rng=0)
+    values = al.simulate_attention_spectrum(model, 3, rng=0)
     assert distance(al.attention_law(model, "first"), values) > 0.1
     assert 0.05 < distance(al.attention_law(model, "powers"), values) < 0.08
     assert distance(al.attention_law(model, "norms"), values) < 0.012
@@ -96,7 +96,7 @@ def test_realistic_head_of_the_issue():
 @pytest.mark.parametrize("combination", ["concatenate", "mean"])
 def test_several_heads(combination):
     model = head(400, 100, 0.7, n_heads=4, combination=combination)
-    values = al.observe_attention_spectrum(model, 3, rng=3)
+    values = al.simulate_attention_spectrum(model, 3, rng=3)
     law = al.attention_law(model, "first")
     assert distance(law, values) < 0.03
     assert distance(al.attention_law(model), values) < 0.01
@@ -113,7 +113,7 @@ def test_several_heads(combination):
 
 def test_values_and_output_multiply_the_law():
     model = head(400, 100, 0.7, n_heads=2, value_dimension=100, output_dimension=250)
-    values = al.observe_attention_spectrum(model, 3, rng=4)
+    values = al.simulate_attention_spectrum(model, 3, rng=4)
     for order in ("first", "tokens"):
         law = al.attention_law(model, order)
         assert law.atom.mass[0] == pytest.approx(0.5)
@@ -127,7 +127,7 @@ def test_prediction_meets_observation(z_score):
     allowance besides; at n = 200 alone the energy is eight standard errors off.
     """
     models = head(200, 64, 0.7), head(400, 64, 0.7)
-    seen = [al.observe_attention(m, k, rng=5) for m, k in zip(models, (120, 60), strict=True)]
+    seen = [al.simulate_attention(m, k, rng=5) for m, k in zip(models, (120, 60), strict=True)]
     said = [al.predict_attention(m) for m in models]
 
     def errors(name):
@@ -158,9 +158,9 @@ def test_inputs_that_are_not_orthonormal(name):
     }[name]
     model = head(n, n, 0.5, input_spectrum=spectrum)
     law = al.attention_law(model, "first")
-    exact = al.observe_attention_spectrum(model, 3, rng=6, matrix="linear")
+    exact = al.simulate_attention_spectrum(model, 3, rng=6, matrix="linear")
     assert distance(law, exact) < 0.008
-    values = al.observe_attention_spectrum(model, 3, rng=6)
+    values = al.simulate_attention_spectrum(model, 3, rng=6)
     assert distance(law, values) < 0.02
     assert distance(al.attention_law(head(n, n, 0.5), "first"), values) > 0.06
     # The largest follows Tracy and Widom: E − 1.2065 (an)^{−2/3}, with density (a/π)√(E − x).
@@ -181,7 +181,7 @@ def test_realistic_heads_over_realistic_inputs(name):
     if name == "gaussian":
         spectrum = al.MarchenkoPastur(1.0).quantile((np.arange(n) + 0.5) / n)
     model = head(n, 250, 0.8, input_spectrum=spectrum)
-    values = al.observe_attention_spectrum(model, 3, rng=8)
+    values = al.simulate_attention_spectrum(model, 3, rng=8)
     # over three seeds: .010–.013, .032–.035 and .055–.064
     assert distance(al.attention_law(model), values) < 0.018
     assert distance(al.attention_law(model, "first"), values) > 0.025  # the head is not the limit

@@ -44,8 +44,8 @@ def halved_ratios(model):
 def test_edge_agrees_once_two_sizes_remove_its_shift(name, sampling):
     """The largest eigenvalue lies of order d^(−2/3) below the edge (Tracy and Widom)."""
     model = noise(name, sampling)
-    small = al.observe(model, 60, 100, rng=0).bulk_edge
-    large = al.observe(model, 120, 100, rng=1).bulk_edge
+    small = al.simulate(model, 60, 100, rng=0).bulk_edge
+    large = al.simulate(model, 120, 100, rng=1).bulk_edge
     c = 2 ** (2 / 3)
     mean = (c * large.mean() - small.mean()) / (c - 1)
     error = np.hypot(c * large.std(ddof=1), small.std(ddof=1)) / 10 / (c - 1)
@@ -72,7 +72,7 @@ def test_spectrum_has_the_predicted_law(name, sampling):
     """Eigenvalues repel, so the distance is O(1/d), far below that of independent draws."""
     d = 120
     model = noise(name, sampling)
-    spectrum = al.observe_spectrum(model, d, 8, rng=0)
+    spectrum = al.simulate_spectrum(model, d, 8, rng=0)
     assert kolmogorov_smirnov(spectrum, al.bulk_law(model)) < 3 / d
     for wrong in halved_ratios(model):
         assert kolmogorov_smirnov(spectrum, al.bulk_law(wrong)) > 3 / d
@@ -83,8 +83,8 @@ def test_spectrum_has_the_predicted_law(name, sampling):
 def test_moments_agree_once_two_sizes_remove_the_bias(name, sampling):
     """Moments have bias and spread of one order, 1/d; 2 m(2d) − m(d) has no bias of that order."""
     model = noise(name, sampling)
-    small = al.observe_spectrum(model, 60, 100, rng=0)
-    large = al.observe_spectrum(model, 120, 100, rng=1)
+    small = al.simulate_spectrum(model, 60, 100, rng=0)
+    large = al.simulate_spectrum(model, 120, 100, rng=1)
     law = al.bulk_law(model)
     for k in (1, 2, 3, 4):
         m_small, m_large = (np.mean(x**k, axis=-1) for x in (small, large))
@@ -110,7 +110,7 @@ def test_overlap_suffers_where_predictions_warn_and_not_where_they_are_silent(z_
             weights=al.mean_weights(length),
         )
         predicted = al.predict(pooled).squared_overlap
-        observed = al.observe(pooled, 400, 80, rng=0).squared_overlap
+        observed = al.simulate(pooled, 400, 80, rng=0).squared_overlap
         seen[length] = z_score(observed, predicted)
     assert seen[1] < -5
     assert abs(seen[6]) < 5
@@ -121,7 +121,7 @@ def test_one_position_is_poisson_and_not_free_poisson():
     d = 240
     single = replace(noise("plenty"), correlation=np.eye(1), weights=np.ones(1))
     law = al.bulk_law(replace(single, sampling="gaussian"))
-    tokens = al.observe_spectrum(single, d, 8, rng=0)
-    gaussian = al.observe_spectrum(replace(single, sampling="gaussian"), d, 8, rng=0)
+    tokens = al.simulate_spectrum(single, d, 8, rng=0)
+    gaussian = al.simulate_spectrum(replace(single, sampling="gaussian"), d, 8, rng=0)
     assert kolmogorov_smirnov(gaussian, law) < 3 / d
     assert kolmogorov_smirnov(tokens, law) > 6 / d

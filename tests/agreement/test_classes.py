@@ -62,8 +62,8 @@ FIELDS = (
 
 def scores(model, seed):
     """Return a function of a prediction: for each field, its deviations in standard errors."""
-    small = al.observe_classes(model, DIMENSION, TRIALS, rng=seed)
-    large = al.observe_classes(model, 2 * DIMENSION, TRIALS, rng=seed + 1000)
+    small = al.simulate_classes(model, DIMENSION, TRIALS, rng=seed)
+    large = al.simulate_classes(model, 2 * DIMENSION, TRIALS, rng=seed + 1000)
 
     def of(predicted):
         result = {}
@@ -128,8 +128,8 @@ def test_noise_lent_by_the_table_does_not_depend_on_the_shares():
         vocab_ratio=1.0,
         weights=al.optimal_weights(PREFIX),
     )
-    small = al.observe_classes(silent, DIMENSION, TRIALS, rng=0).population_eigenvalues
-    large = al.observe_classes(silent, 2 * DIMENSION, TRIALS, rng=1).population_eigenvalues
+    small = al.simulate_classes(silent, DIMENSION, TRIALS, rng=0).population_eigenvalues
+    large = al.simulate_classes(silent, 2 * DIMENSION, TRIALS, rng=1).population_eigenvalues
     # two equal spikes repel each other, by O(d^(−1/2)); their mean does not know it
     a, b = small.mean(axis=1), large.mean(axis=1)
     error = np.sqrt((4 * b.var(ddof=1) + a.var(ddof=1)) / TRIALS)
@@ -170,7 +170,7 @@ def test_bulk_of_coloured_noise_has_the_predicted_law(ratios, sampling):
 def test_infinite_vocabulary_agrees():
     fresh = replace(MODELS["coloured noise"], vocab_ratio=0.0)
     predicted = al.predict_classes(fresh)
-    seen = al.observe_classes(fresh, DIMENSION, 3, rng=0)
+    seen = al.simulate_classes(fresh, DIMENSION, 3, rng=0)
     for field in ("population_eigenvalues", "population_overlaps"):
         expected = np.broadcast_to(getattr(predicted, field), (3, 2))
         np.testing.assert_allclose(getattr(seen, field), expected, rtol=1e-9)

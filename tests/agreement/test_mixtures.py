@@ -44,8 +44,8 @@ FIXED_WEIGHTS = al.SequenceMixture(
 
 def scores(mixture, predictions, fields=FIELDS, seed=0):
     """Return deviations of several predictions in standard errors, field by field."""
-    small = al.observe_mixture(mixture, DIMENSION, TRIALS, rng=seed)
-    large = al.observe_mixture(mixture, 2 * DIMENSION, TRIALS, rng=seed + 1000)
+    small = al.simulate_mixture(mixture, DIMENSION, TRIALS, rng=seed)
+    large = al.simulate_mixture(mixture, 2 * DIMENSION, TRIALS, rng=seed + 1000)
     result = []
     for predicted in predictions:
         z = {}
@@ -102,7 +102,7 @@ def test_bulk_has_the_law_of_the_free_sum(sampling):
 
 def test_trials_share_their_noise_among_norms():
     several = replace(UNEQUAL, signal_norm=np.array([0.5, 1.5]))
-    seen = al.observe_mixture(several, 30, 3, rng=5)
-    alone = al.observe_mixture(UNEQUAL, 30, 3, rng=5)
+    seen = al.simulate_mixture(several, 30, 3, rng=5)
+    alone = al.simulate_mixture(UNEQUAL, 30, 3, rng=5)
     np.testing.assert_allclose(seen.top_eigenvalue[:, 1], alone.top_eigenvalue)
     assert seen.squared_overlap.shape == (3, 2)

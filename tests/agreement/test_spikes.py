@@ -52,7 +52,7 @@ MODELS = {
 
 
 def assert_only_the_right_formula_fits(right, wrong, seed, z_score):
-    seen = al.observe(right, DIMENSION, TRIALS, rng=seed)
+    seen = al.simulate(right, DIMENSION, TRIALS, rng=seed)
     fitting, other = al.predict(right), al.predict(wrong)
     for field in FIELDS:
         values = getattr(seen, field)
@@ -83,7 +83,7 @@ def test_agreement_is_not_the_luck_of_a_seed(name, sampling, z_score, other_samp
 @pytest.mark.parametrize("sampling", ["token", "gaussian"])
 def test_infinite_vocabulary_agrees_in_either_sampling(sampling, z_score):
     fresh = replace(MODELS["causal attention"], vocab_ratio=0.0, sampling=sampling)
-    seen, predicted = al.observe(fresh, DIMENSION, TRIALS, rng=0), al.predict(fresh)
+    seen, predicted = al.simulate(fresh, DIMENSION, TRIALS, rng=0), al.predict(fresh)
     for field in ("top_eigenvalue", "squared_overlap", "sample_overlap"):
         assert abs(z_score(getattr(seen, field), getattr(predicted, field))) < 5, field
     np.testing.assert_allclose(seen.population_eigenvalue, predicted.population_eigenvalue)
@@ -105,7 +105,7 @@ UNCENTRED = {
 def test_table_mean_is_an_outlier_when_not_centred(name, z_score, other_sampling):
     """The two spikes lean on each other by O(1/d), more than one alone: fewer trials, larger d."""
     raw = UNCENTRED[name]
-    seen, predicted = al.observe(raw, 300, 20, rng=0), al.predict(raw)
+    seen, predicted = al.simulate(raw, 300, 20, rng=0), al.predict(raw)
     for field in (*FIELDS, "mean_eigenvalue"):
         assert abs(z_score(getattr(seen, field), getattr(predicted, field))) < 5, field
     for wrong in (al.predict(replace(raw, centred=True)), al.predict(other_sampling(raw))):
@@ -115,7 +115,7 @@ def test_table_mean_is_an_outlier_when_not_centred(name, z_score, other_sampling
 def test_class_means_of_the_table_leave_the_bulk_without_any_signal(z_score, other_sampling):
     """‖μ‖ = 0 and a large SNR: an outlier along m, of no use for μ."""
     silent = replace(MODELS["optimal weights"], vocab_ratio=1.0, signal_norm=0.0)
-    seen, predicted = al.observe(silent, DIMENSION, TRIALS, rng=0), al.predict(silent)
+    seen, predicted = al.simulate(silent, DIMENSION, TRIALS, rng=0), al.predict(silent)
     assert predicted.is_detectable
     assert seen.is_detectable.all()
     for field in ("top_eigenvalue", "population_eigenvalue", "sample_overlap"):

@@ -25,7 +25,7 @@ def test_signal_appears_where_the_threshold_says(sampling):
     model = replace(MODEL, sampling=sampling)
     critical = al.thresholds(model).sample_signal_norm
     below, above = 0.5 * critical, 1.8 * critical
-    seen = al.observe(replace(model, signal_norm=np.array([below, above])), DIMENSION, TRIALS, 0)
+    seen = al.simulate(replace(model, signal_norm=np.array([below, above])), DIMENSION, TRIALS, 0)
     assert seen.is_detectable[:, 0].mean() < 0.2
     assert seen.is_detectable[:, 1].mean() > 0.9
 
@@ -36,8 +36,8 @@ def test_between_the_two_thresholds_only_tokens_show_the_signal(other_sampling):
     low = al.thresholds(model).sample_signal_norm
     high = al.thresholds(other_sampling(model)).sample_signal_norm
     between = replace(model, signal_norm=low + 0.6 * (high - low))
-    tokens = al.observe(between, DIMENSION, TRIALS, rng=0)
-    gaussian = al.observe(other_sampling(between), DIMENSION, TRIALS, rng=0)
+    tokens = al.simulate(between, DIMENSION, TRIALS, rng=0)
+    gaussian = al.simulate(other_sampling(between), DIMENSION, TRIALS, rng=0)
     assert tokens.is_detectable.mean() > 0.8
     assert gaussian.is_detectable.mean() < 0.4
 
@@ -50,7 +50,7 @@ def test_population_overlap_vanishes_at_its_own_threshold(sampling):
     critical = limits.population_signal_norm
     assert critical < limits.sample_signal_norm
     around = replace(model, signal_norm=np.array([0.5, 2.0]) * critical)
-    seen = al.observe(around, DIMENSION, TRIALS, rng=0).population_overlap.mean(axis=0)
+    seen = al.simulate(around, DIMENSION, TRIALS, rng=0).population_overlap.mean(axis=0)
     below, above = al.predict(around).population_overlap
     assert below == 0
     assert seen[0] < 0.05
@@ -61,7 +61,7 @@ def test_population_overlap_vanishes_at_its_own_threshold(sampling):
 def test_below_threshold_the_top_eigenvalue_is_the_edge_and_the_overlap_is_lost(sampling):
     model = replace(MODEL, sampling=sampling)
     weak = replace(model, signal_norm=0.4 * al.thresholds(model).sample_signal_norm)
-    seen, predicted = al.observe(weak, DIMENSION, TRIALS, rng=0), al.predict(weak)
+    seen, predicted = al.simulate(weak, DIMENSION, TRIALS, rng=0), al.predict(weak)
     assert predicted.top_eigenvalue == predicted.bulk_edge
     error = abs(seen.top_eigenvalue.mean() / predicted.bulk_edge - 1)
     assert error < 3 * DIMENSION ** (-2 / 3)

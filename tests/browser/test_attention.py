@@ -21,7 +21,7 @@ def test_a_head_is_predicted_and_drawn(open_page):
     expect_reading(page, "attention-reading-stable_rank", shown(limit.stable_rank))
     page.locator("#attention-run").click()
     expect(page.locator("#attention-status")).to_contain_text("2 of 2 trials", timeout=60_000)
-    seen = al.observe_attention(head, n_draws=2, rng=3)
+    seen = al.simulate_attention(head, n_draws=2, rng=3)
     table = page.locator("#attention-comparison")
     expect(table).to_contain_text(shown(seen.bulk_edge.mean()))
     expect(table).to_contain_text(shown(finite.bulk_edge))

@@ -69,12 +69,12 @@ def test_a_simulation_lays_the_very_trials_of_the_library_over_the_law(open_page
     page = open_page("/spectrum?dimension=60&n_trials=3&seed=7")
     page.locator("#spectrum-run").click()
     expect(page.locator("#spectrum-status")).to_contain_text("3 of 3 trials")
-    seen = al.observe(MODEL, dimension=60, n_trials=3, rng=7)
+    seen = al.simulate(MODEL, dimension=60, n_trials=3, rng=7)
     table = page.locator("#spectrum-comparison")
     expect(table).to_contain_text(shown(seen.squared_overlap.mean()))
     expect(table).to_contain_text(shown(seen.bulk_edge.mean()))
     bars = traces(page, "spectrum")["3 trials"]
-    spectra = al.observe_spectrum(MODEL, dimension=60, n_trials=3, rng=7)
+    spectra = al.simulate_spectrum(MODEL, dimension=60, n_trials=3, rng=7)
     width = bars["x"][1] - bars["x"][0]
     within = np.mean(spectra < bars["x"][-1] + width / 2)
     assert np.sum(bars["y"]) * width == pytest.approx(within)

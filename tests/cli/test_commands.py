@@ -98,7 +98,7 @@ def test_sampling_and_centring_reach_the_model(run_json):
 
 def test_simulate_sets_observation_beside_prediction(run_json):
     document = run_json("simulate", "--dimension", "60", "--trials", "8", "--seed", "3")
-    seen, predicted = al.observe(MODEL, 60, 8, rng=3), al.predict(MODEL)
+    seen, predicted = al.simulate(MODEL, 60, 8, rng=3), al.predict(MODEL)
     assert document["sizes"] == {
         "dimension": 60,
         "n_vocab": 120,
@@ -119,7 +119,7 @@ def test_simulate_sets_observation_beside_prediction(run_json):
 
 def test_simulate_is_the_same_on_any_number_of_workers(run):
     arguments = ("simulate", "--dimension", "30", "--trials", "4")
-    assert run(*arguments) == run(*arguments, "--workers", "2")
+    assert run(*arguments) == run(*arguments, "--jobs", "2")
 
 
 def test_simulate_fits_and_tests_ridge_too(run_json):

@@ -84,7 +84,7 @@ BAD = {
     "simulate --dimension 1": "Invalid value for '--dimension': 1 is not in the range",
     f"simulate --dimension {10**400}": "Invalid value for '--dimension':",
     "simulate --sample-ratio 0": "sample_ratio must be above 0 when sizes are asked for, got 0.0.",
-    "simulate --workers 0": "n_workers must be a whole number of at least 1, got 0.",
+    "simulate --jobs 0": "n_jobs must be a whole number of at least 1, got 0.",
     "simulate --seed -1": "rng must be a Generator, a seed of at least 0 or None, got -1.",
     "plan --squared-overlap 1": "squared_overlap must be below 1, got 1.0.",
     "plan --signal-norm 1,2": "--signal-norm must be a single number for a plan.",
@@ -164,7 +164,7 @@ def test_interruption_exits_130(run, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(al, "observe", interrupt)
+    monkeypatch.setattr(al, "simulate", interrupt)
     code, out, err = run("simulate")
     assert (code, out, err.strip()) == (130, "", "attnlaw: interrupted")
 
@@ -173,7 +173,7 @@ def test_interruption_exits_130(run, monkeypatch):
 def test_interruption_of_several_workers_is_quiet_too():
     command = [sys.executable, "-m", "attnlaw", "simulate", "--dimension", "200"]
     process = subprocess.Popen(
-        [*command, "--trials", "100000", "--workers", "2"],
+        [*command, "--trials", "100000", "--jobs", "2"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -30,10 +30,10 @@ def test_ridge_is_the_stationary_point_of_its_loss(shape):
 @pytest.mark.parametrize("centred", [True, False])
 def test_accuracy_does_not_depend_on_workers_and_shares_noise_between_norms(sampling, centred):
     model = replace(MODEL, sampling=sampling, centred=centred, signal_norm=np.array([0.5, 1.5]))
-    alone = al.observe_accuracy(model, 20, 3, rng=0, ridge=0.1, n_test=500)
-    shared = al.observe_accuracy(model, 20, 3, rng=0, ridge=0.1, n_test=500, n_workers=2)
+    alone = al.simulate_accuracy(model, 20, 3, rng=0, ridge=0.1, n_test=500)
+    shared = al.simulate_accuracy(model, 20, 3, rng=0, ridge=0.1, n_test=500, n_jobs=2)
     one = replace(model, signal_norm=1.5)
-    single = al.observe_accuracy(one, 20, 3, rng=0, ridge=0.1, n_test=500)
+    single = al.simulate_accuracy(one, 20, 3, rng=0, ridge=0.1, n_test=500)
     for name in vars(alone):
         np.testing.assert_allclose(getattr(alone, name), getattr(shared, name), rtol=1e-9)
         np.testing.assert_allclose(getattr(alone, name)[:, 1], getattr(single, name), rtol=1e-12)
@@ -42,7 +42,7 @@ def test_accuracy_does_not_depend_on_workers_and_shares_noise_between_norms(samp
 def test_error_is_made_of_gain_and_noise():
     """With w·s = y the squared error is (1 − A)² + v, to the accuracy of the regression."""
     model = replace(MODEL, weights=np.array([0.5, 0.3, 0.2, 0, 0, 0]))
-    seen = al.observe_accuracy(model, 20, 3, rng=0, ridge=0.1)
+    seen = al.simulate_accuracy(model, 20, 3, rng=0, ridge=0.1)
     np.testing.assert_allclose(
         seen.mean_squared_error, (1 - seen.signal_gain) ** 2 + seen.noise_variance, rtol=1e-10
     )
@@ -52,7 +52,7 @@ def test_error_is_made_of_gain_and_noise():
 def test_measures_are_those_of_pooling_the_test_sequences(centred):
     """The same draws again, with the test set pooled and centred in full."""
     model = replace(MODEL, centred=centred)
-    seen = al.observe_accuracy(model, 20, 1, rng=0, ridge=0.1, n_test=400)
+    seen = al.simulate_accuracy(model, 20, 1, rng=0, ridge=0.1, n_test=400)
     (rng,) = np.random.default_rng(0).spawn(1)
     train = sample_pooled(model, 20, rng)
     signs = sample_signs(model.correlation, 400, rng)
@@ -89,7 +89,7 @@ def test_tokens_of_the_test_set_come_from_the_training_table():
     model = replace(
         MODEL, signal_norm=0.0, vocab_ratio=10.0, sample_ratio=0.1, weights=np.eye(6)[0]
     )
-    seen = al.observe_accuracy(model, 40, 2, rng=0, ridge=1e-6, n_test=1000)
+    seen = al.simulate_accuracy(model, 40, 2, rng=0, ridge=1e-6, n_test=1000)
     np.testing.assert_array_equal(seen.accuracy, 1)
 
 
@@ -99,13 +99,13 @@ def test_tokens_of_the_test_set_come_from_the_training_table():
         ({"ridge": 0.0}, "ridge must be above 0, got 0.0"),
         ({"ridge": float("nan")}, "ridge must be finite"),
         ({"n_test": 0}, "n_test must be"),
-        ({"n_workers": 0}, "n_workers must be"),
+        ({"n_jobs": 0}, "n_jobs must be"),
         ({"dimension": 10**8}, "dimension must be small enough"),
     ],
 )
 def test_bad_input_is_refused(arguments, sentence):
     with pytest.raises(ValueError, match=sentence):
-        al.observe_accuracy(**{"model": MODEL, "dimension": 10, "ridge": 0.1} | arguments)
+        al.simulate_accuracy(**{"model": MODEL, "dimension": 10, "ridge": 0.1} | arguments)
 
 
 def labelled_tokens(n_samples_ratio=0.2, rng=0):

@@ -52,8 +52,8 @@ def choose(engine, monkeypatch):
 
 def differences(model, other, dimension, n_trials):
     """The z-score of the means and the p-value of two samples, field by field."""
-    found = al.observe(model, dimension, n_trials, rng=1, method="matrix-free")
-    drawn = al.observe(other, dimension, n_trials, rng=2, method="reference")
+    found = al.simulate(model, dimension, n_trials, rng=1, method="matrix-free")
+    drawn = al.simulate(other, dimension, n_trials, rng=2, method="reference")
     z, p = {}, {}
     for name in NAMES:
         a, b = getattr(found, name), getattr(drawn, name)
@@ -240,7 +240,7 @@ def test_no_trial_takes_rounding_for_a_direction():
         weights=al.causal_weights(20),
         centred=False,
     )
-    seen = al.observe(model, 320, 200, rng=5, method="matrix-free")
+    seen = al.simulate(model, 320, 200, rng=5, method="matrix-free")
     assert seen.bulk_edge.max() < 1.2 * al.predict(model).bulk_edge
 
 
@@ -249,7 +249,7 @@ def test_no_trial_takes_rounding_for_a_direction():
 @pytest.mark.parametrize("reading", READINGS)
 def test_tiny_sizes_are_exhausted(reading, dimension, engine, monkeypatch):
     choose(engine, monkeypatch)
-    seen = al.observe(replace(MODEL, **READINGS[reading]), dimension, 3, 0, method="matrix-free")
+    seen = al.simulate(replace(MODEL, **READINGS[reading]), dimension, 3, 0, method="matrix-free")
     for name in NAMES:
         values = getattr(seen, name)
         assert np.isfinite(values).all(), name
@@ -258,24 +258,24 @@ def test_tiny_sizes_are_exhausted(reading, dimension, engine, monkeypatch):
 
 
 def test_results_do_not_depend_on_the_number_of_workers():
-    alone = al.observe(MODEL, 80, n_trials=4, rng=3, method="matrix-free")
-    shared = al.observe(MODEL, 80, n_trials=4, rng=3, n_workers=2, method="matrix-free")
+    alone = al.simulate(MODEL, 80, n_trials=4, rng=3, method="matrix-free")
+    shared = al.simulate(MODEL, 80, n_trials=4, rng=3, n_jobs=2, method="matrix-free")
     for name in NAMES:
         np.testing.assert_allclose(getattr(shared, name), getattr(alone, name), rtol=1e-5)
 
 
 def test_large_sweeps_are_matrix_free_by_default():
     model = replace(MODEL, signal_norm=np.linspace(0, 2, 20))
-    auto, asked = (al.observe(model, 100, rng=0, method=m) for m in ("auto", "matrix-free"))
+    auto, asked = (al.simulate(model, 100, rng=0, method=m) for m in ("auto", "matrix-free"))
     np.testing.assert_array_equal(auto.top_eigenvalue, asked.top_eigenvalue)
-    small, reference = (al.observe(MODEL, 30, rng=0, method=m) for m in ("auto", "reference"))
+    small, reference = (al.simulate(MODEL, 30, rng=0, method=m) for m in ("auto", "reference"))
     np.testing.assert_array_equal(small.top_eigenvalue, reference.top_eigenvalue)
 
 
 @pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
 def test_the_idealised_model_has_no_size_limit():
     model = replace(MODEL, sampling="gaussian", signal_norm=np.array([0.5, 2.0]))
-    seen = al.observe(model, 10**5, rng=0, method="matrix-free")
+    seen = al.simulate(model, 10**5, rng=0, method="matrix-free")
     exact = al.predict(model)
     np.testing.assert_allclose(seen.squared_overlap[0, 1], exact.squared_overlap[1], rtol=0.02)
     np.testing.assert_allclose(seen.bulk_edge[0], exact.bulk_edge, rtol=3 * 1e5 ** (-2 / 3))

@@ -19,8 +19,8 @@ MODEL = al.PooledSequences(
 @pytest.mark.parametrize("centred", [True, False])
 def test_it_finds_the_numbers_of_the_reference(vocab_ratio, sampling, centred):
     model = replace(MODEL, vocab_ratio=vocab_ratio, sampling=sampling, centred=centred)
-    reference = al.observe(model, 60, n_trials=3, rng=0, method="reference")
-    found = al.observe(model, 60, n_trials=3, rng=0, method="rank-two")
+    reference = al.simulate(model, 60, n_trials=3, rng=0, method="reference")
+    found = al.simulate(model, 60, n_trials=3, rng=0, method="rank-two")
     for f in fields(al.Spike):
         a, b = getattr(reference, f.name), getattr(found, f.name)
         np.testing.assert_allclose(b, a, rtol=1e-10, atol=1e-10, err_msg=f.name)
@@ -31,8 +31,8 @@ def test_it_finds_the_numbers_of_the_reference(vocab_ratio, sampling, centred):
 @pytest.mark.parametrize("centred", [True, False])
 def test_tiny_sizes_too(dimension, centred):
     model = replace(MODEL, signal_norm=0.7, centred=centred, sample_ratio=0.1)
-    reference = al.observe(model, dimension, n_trials=5, rng=1, method="reference")
-    found = al.observe(model, dimension, n_trials=5, rng=1, method="rank-two")
+    reference = al.simulate(model, dimension, n_trials=5, rng=1, method="reference")
+    found = al.simulate(model, dimension, n_trials=5, rng=1, method="rank-two")
     for f in fields(al.Spike):
         a, b = getattr(reference, f.name), getattr(found, f.name)
         np.testing.assert_allclose(b, a, rtol=1e-8, atol=1e-8, err_msg=f.name)
@@ -46,8 +46,8 @@ def test_without_a_coupling_between_signal_and_noise_the_test_would_fail(monkeyp
 
     sweep = krylov.sweep_eigenpairs
     monkeypatch.setattr(krylov, "sweep_eigenpairs", uncoupled)
-    reference = al.observe(MODEL, 60, rng=0, method="reference")
-    found = al.observe(MODEL, 60, rng=0, method="rank-two")
+    reference = al.simulate(MODEL, 60, rng=0, method="reference")
+    found = al.simulate(MODEL, 60, rng=0, method="rank-two")
     assert np.abs(found.top_eigenvalue - reference.top_eigenvalue)[:, 1:].min() > 1e-3
 
 
@@ -56,9 +56,9 @@ def test_the_tolerance_of_the_krylov_space_bounds_the_error(tolerance, monkeypat
     from attnlaw.simulation._matrix_free import rank_two
 
     model = replace(MODEL, signal_norm=np.linspace(0, 2, 10))
-    exact = al.observe(model, 200, 3, rng=0, method="rank-two")
+    exact = al.simulate(model, 200, 3, rng=0, method="rank-two")
     monkeypatch.setattr(rank_two, "TOLERANCE", tolerance)
-    found = al.observe(model, 200, 3, rng=0, method="rank-two")
+    found = al.simulate(model, 200, 3, rng=0, method="rank-two")
     for f in fields(al.Spike):
         error = np.abs(getattr(found, f.name) * 1.0 - getattr(exact, f.name)).max()
         bound = np.sqrt(tolerance) if f.name == "sample_overlap" else 10 * tolerance

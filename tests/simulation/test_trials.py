@@ -6,7 +6,7 @@ from threadpoolctl import threadpool_limits
 
 import attnlaw as al
 from attnlaw.simulation._matrix_free import plan as memory
-from attnlaw.simulation.trials import observe_trial
+from attnlaw.simulation.trials import simulate_trial
 from attnlaw.simulation.workers import run_trials
 
 R = al.prefix_correlation(6, prefix=3)
@@ -29,39 +29,39 @@ def assert_same(first, second, **tolerance):
 @pytest.mark.parametrize("centred", [True, False])
 def test_results_do_not_depend_on_the_number_of_workers(sampling, centred):
     model = replace(MODEL, sampling=sampling, centred=centred)
-    alone = al.observe(model, 30, n_trials=4, rng=3)
-    shared = al.observe(model, 30, n_trials=4, rng=3, n_workers=2)
+    alone = al.simulate(model, 30, n_trials=4, rng=3)
+    shared = al.simulate(model, 30, n_trials=4, rng=3, n_jobs=2)
     assert_same(alone, shared, rtol=1e-12)
 
 
 def test_fewer_trials_are_the_first_of_more():
-    assert_same(al.observe(MODEL, 30, 2, rng=3), al.observe(MODEL, 30, 4, rng=3)[:2], rtol=0)
+    assert_same(al.simulate(MODEL, 30, 2, rng=3), al.simulate(MODEL, 30, 4, rng=3)[:2], rtol=0)
 
 
 def test_one_generator_gives_new_trials_at_each_call():
     rng = np.random.default_rng(0)
-    first, second = (al.observe(MODEL, 30, rng=rng).top_eigenvalue for _ in range(2))
+    first, second = (al.simulate(MODEL, 30, rng=rng).top_eigenvalue for _ in range(2))
     assert first != second
 
 
 def test_norms_of_one_call_share_the_noise_of_a_trial():
     norms = np.array([[0.0, 1.0, 2.0]])
-    seen = al.observe(replace(MODEL, signal_norm=norms), 30, 2, rng=3)
+    seen = al.simulate(replace(MODEL, signal_norm=norms), 30, 2, rng=3)
     assert seen.top_eigenvalue.shape == (2, 1, 3)
     assert seen.is_detectable.dtype == bool
-    assert_same(seen[:, 0, 2], al.observe(MODEL, 30, 2, rng=3), rtol=0)
+    assert_same(seen[:, 0, 2], al.simulate(MODEL, 30, 2, rng=3), rtol=0)
 
 
 def test_largest_eigenvalues_of_the_spectrum_are_the_observed_ones():
-    spectrum = al.observe_spectrum(MODEL, 30, 3, rng=3)
+    spectrum = al.simulate_spectrum(MODEL, 30, 3, rng=3)
     assert spectrum.shape == (3, 30)
-    np.testing.assert_allclose(spectrum[:, -1], al.observe(MODEL, 30, 3, rng=3).top_eigenvalue)
+    np.testing.assert_allclose(spectrum[:, -1], al.simulate(MODEL, 30, 3, rng=3).top_eigenvalue)
     assert (np.diff(spectrum) >= 0).all()
 
 
 def test_signal_and_table_mean_are_told_apart_whichever_is_larger():
     model = replace(MODEL, centred=False, signal_norm=np.array([0.5, 6.0]), weights=np.ones(6))
-    seen = al.observe(model, 60, 10, rng=0)
+    seen = al.simulate(model, 60, 10, rng=0)
     assert (seen.mean_eigenvalue[:, 0] > seen.top_eigenvalue[:, 0]).all()
     assert (seen.mean_eigenvalue[:, 1] < seen.top_eigenvalue[:, 1]).all()
     assert (seen.squared_overlap[:, 1] > 0.8).all()
@@ -69,21 +69,21 @@ def test_signal_and_table_mean_are_told_apart_whichever_is_larger():
 
 @pytest.mark.parametrize("change", [{"centred": True}, {"sampling": "gaussian"}])
 def test_without_a_spike_along_the_mean_its_eigenvalue_is_the_edge(change):
-    seen = al.observe(replace(MODEL, **{"centred": False} | change), 30, 2, rng=0)
+    seen = al.simulate(replace(MODEL, **{"centred": False} | change), 30, 2, rng=0)
     np.testing.assert_array_equal(seen.mean_eigenvalue, seen.bulk_edge)
 
 
 def test_progress_is_told_after_each_trial():
     told = []
-    al.observe(MODEL, 10, 3, rng=0, progress=told.append)
+    al.simulate(MODEL, 10, 3, rng=0, progress=told.append)
     assert told == [1, 2, 3]
 
 
 def test_more_memory_than_there_is_is_refused_before_anything_is_allocated():
     with pytest.raises(ValueError, match=r"dimension must be small enough for .* GiB"):
-        al.observe(MODEL, 10_000_000)
+        al.simulate(MODEL, 10_000_000)
     with pytest.raises(ValueError, match=r"dimension must be small enough for .* GiB"):
-        al.observe_spectrum(MODEL, 10_000_000)
+        al.simulate_spectrum(MODEL, 10_000_000)
 
 
 @pytest.mark.parametrize(
@@ -94,9 +94,9 @@ def test_memory_estimate_covers_what_is_used(change):
     import tracemalloc
 
     model = replace(MODEL, **change)
-    al.observe(model, 10, rng=0)  # imports are not counted
+    al.simulate(model, 10, rng=0)  # imports are not counted
     tracemalloc.start()
-    al.observe(model, 200, rng=0)
+    al.simulate(model, 200, rng=0)
     used = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert 0.4 < used / memory.reference_memory(model, 200) < 1.05
@@ -106,9 +106,9 @@ def test_memory_is_asked_for_every_worker(monkeypatch):
     one = memory.reference_memory(MODEL, 30)
     monkeypatch.setattr(memory, "available_memory", lambda: 1.5 * one)
     monkeypatch.setattr(memory, "ALWAYS_THERE", 0)
-    al.observe(MODEL, 30)
+    al.simulate(MODEL, 30)
     with pytest.raises(ValueError, match="dimension must be small enough"):
-        al.observe(MODEL, 30, 2, n_workers=2)
+        al.simulate(MODEL, 30, 2, n_jobs=2)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_memory_is_asked_for_every_worker(monkeypatch):
         ({"dimension": 1}, "dimension must be a whole number of at least 2, got 1"),
         ({"dimension": 10.5}, "dimension must be"),
         ({"n_trials": 0}, "n_trials must be a whole number of at least 1, got 0"),
-        ({"n_workers": 0}, "n_workers must be"),
+        ({"n_jobs": 0}, "n_jobs must be"),
         ({"method": "quick"}, "method must be one of 'auto', "),
         ({"rng": -3}, "rng must be"),
         ({"model": replace(MODEL, sample_ratio=0.0)}, "sample_ratio must be above 0"),
@@ -126,19 +126,19 @@ def test_memory_is_asked_for_every_worker(monkeypatch):
 )
 def test_bad_input_is_refused_in_one_sentence(arguments, sentence):
     with pytest.raises(ValueError, match=sentence):
-        al.observe(**{"model": MODEL, "dimension": 10} | arguments)
+        al.simulate(**{"model": MODEL, "dimension": 10} | arguments)
 
 
 def test_infinite_vocabulary_has_the_exact_population_spike():
-    seen = observe_trial(replace(MODEL, vocab_ratio=0.0), 20, np.random.default_rng(0))
+    seen = simulate_trial(replace(MODEL, vocab_ratio=0.0), 20, np.random.default_rng(0))
     np.testing.assert_allclose(
         seen.population_eigenvalue, MODEL.noise_gain + 4 * MODEL.signal_gain
     )
     np.testing.assert_allclose(seen.population_overlap, 1)
 
 
-@pytest.mark.parametrize("n_workers", [1, 2])
-def test_workers_hold_linear_algebra_to_one_thread(n_workers, monkeypatch):
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_workers_hold_linear_algebra_to_one_thread(n_jobs, monkeypatch):
     """Whatever the caller's own limit is: here two threads, and no word in the environment."""
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
@@ -150,5 +150,5 @@ def test_workers_hold_linear_algebra_to_one_thread(n_workers, monkeypatch):
         return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
 
     with threadpool_limits(2, user_api="blas"):
-        found = run_trials(threads, 4, n_workers=n_workers)
+        found = run_trials(threads, 4, n_jobs=n_jobs)
     assert all(counts and set(counts) == {1} for counts in found)

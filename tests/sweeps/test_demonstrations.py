@@ -161,7 +161,7 @@ def test_a_cluster_that_goes_away_is_one_line_and_costs_nothing(sweep, whole, tm
     start = (
         "import time; from distributed import LocalCluster\n"
         "if __name__ == '__main__':\n"
-        "    cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)\n"
+        "    cluster = LocalCluster(n_jobs=2, threads_per_worker=1, dashboard_address=None)\n"
         "    print(cluster.scheduler_address, flush=True)\n"
         "    time.sleep(600)\n"
     )
@@ -191,7 +191,7 @@ def test_a_cluster_that_goes_away_is_one_line_and_costs_nothing(sweep, whole, tm
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_workers_of_a_cluster_killed_in_the_middle(sweep, whole, tmp_path, n_threads):
     distributed = pytest.importorskip("distributed")
-    settings = {"n_workers": 2, "threads_per_worker": n_threads, "memory_limit": None}
+    settings = {"n_jobs": 2, "threads_per_worker": n_threads, "memory_limit": None}
     with distributed.LocalCluster(**settings, dashboard_address=None) as cluster:
         killed = []
 

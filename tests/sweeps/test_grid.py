@@ -29,9 +29,9 @@ def test_lists_are_axes_and_single_values_are_not(cheap):
     assert cheap.n_cells == 2 * 3 * 2 * 2  # two pieces of two trials; norms share their noise
 
 
-def test_a_cell_observes_what_observe_does_with_its_stream(cheap):
+def test_a_cell_observes_what_simulate_does_with_its_stream(cheap):
     work = cell(cheap, 5)
-    seen = al.observe(work.model, work.dimension, 2, np.random.default_rng(work.stream))
+    seen = al.simulate(work.model, work.dimension, 2, np.random.default_rng(work.stream))
     assert_array_equal(compute(cheap, 5)[0], seen.top_eigenvalue)
     assert_array_equal(compute(cheap, 5)[-1], seen.is_detectable)
 

@@ -177,7 +177,7 @@ def cluster():
     """A Dask cluster of two worker processes."""
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit=None
+        n_jobs=2, threads_per_worker=1, dashboard_address=None, memory_limit=None
     ) as cluster:
         yield cluster
 

@@ -70,7 +70,7 @@ def test_values_are_at_their_coordinates(reference, cheap):
         work = cell(cheap, k)
         if work.model == model and work.dimension == 8:
             break
-    seen = al.observe(model, 8, 4, np.random.default_rng(work.stream))
+    seen = al.simulate(model, 8, 4, np.random.default_rng(work.stream))
     found = data.observed_top_eigenvalue.sel(point).transpose("trial", "signal_norm")
     np.testing.assert_array_equal(found, seen.top_eigenvalue)
     predicted = predict(model)
@@ -86,7 +86,7 @@ def test_with_a_ridge_classification_is_swept(tmp_path):
     point = {"weights": "mean", "ridge": 1.0}
     work = cell(sweep, 0)
     model = sweep.model({**sweep.parameters, **point})
-    seen = al.observe_accuracy(model, 60, 4, np.random.default_rng(work.stream), ridge=1.0)
+    seen = al.simulate_accuracy(model, 60, 4, np.random.default_rng(work.stream), ridge=1.0)
     found = data.observed_accuracy.sel(point).transpose("trial", "signal_norm")
     np.testing.assert_array_equal(found, seen.accuracy)
     gap = data.observed_accuracy.mean("trial") - data.predicted_accuracy

@@ -109,9 +109,10 @@ def test_mixtures_and_heads_warn_by_their_own_effective_length():
     assert_allclose(al.validity(mixture).effective_length, (5 / 16) ** 2 / (65 / 1024))
     with pytest.warns(al.RegimeWarning, match=r"only 1\.54 positions"):
         al.predict_mixture(mixture)
-    heads = al.PooledHeads(correlation=np.eye(8), weights=[np.ones(8), np.eye(8)[0]], **common)
+    W = [np.ones(8), np.eye(8)[0]]
+    heads = al.MultiHeadPooling(correlation=np.eye(8), weights=W, **common)
     with pytest.warns(al.RegimeWarning, match="only 1 positions"):
-        al.predict_heads(heads)
+        al.predict_multi_head(heads)
 
 
 def test_deviation_of_a_mixture_is_relative_to_its_own_law():

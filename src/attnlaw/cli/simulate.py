@@ -41,14 +41,14 @@ class Comparison:
     help="Independent draws.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random numbers.")
-@click.option("--workers", type=int, default=1, show_default=True, help="Number of processes.")
+@click.option("--jobs", type=int, default=1, show_default=True, help="Number of processes.")
 @click.option("--ridge", type=float, help="Fit and test ridge classification as well.")
 @json_option
 def command(
     dimension: int,
     trials: int,
     seed: int,
-    workers: int,
+    jobs: int,
     ridge: float | None,
     as_json: bool,
     **settings: Any,
@@ -64,17 +64,17 @@ def command(
         predicted["accuracy"] = al.predict_accuracy(model, ridge)
     observed: dict[str, Any] = {}
     with progress_bar("simulating", trials * len(predicted)) as advance_to:
-        observed["spike"] = al.observe(
-            model, dimension, trials, rng=seed, n_workers=workers, progress=advance_to
+        observed["spike"] = al.simulate(
+            model, dimension, trials, rng=seed, n_jobs=jobs, progress=advance_to
         )
         if ridge is not None:
-            observed["accuracy"] = al.observe_accuracy(
+            observed["accuracy"] = al.simulate_accuracy(
                 model,
                 dimension,
                 trials,
                 rng=seed,
                 ridge=ridge,
-                n_workers=workers,
+                n_jobs=jobs,
                 progress=lambda done: advance_to(trials + done),
             )
     parts = {

@@ -13,11 +13,11 @@ from attnlaw.models import PooledSequences
 from attnlaw.plotting import style
 from attnlaw.simulation import (
     learn_weights,
-    observe_accuracy,
     pool,
     sample_signs,
     sample_table,
     sample_tokens,
+    simulate_accuracy,
 )
 from attnlaw.theory import predict_accuracy
 
@@ -83,7 +83,7 @@ def _learned_trial(
 
 
 def compute(quick: bool, rng: np.random.Generator) -> Tables:
-    """Predict on a fine grid, observe on a coarse one; learn weights at a few norms."""
+    """Predict on a fine grid, simulate on a coarse one; learn weights at a few norms."""
     d, trials, n_learned = _sizes(quick)
     fine, coarse = np.linspace(0.0, 1.5, 76), np.linspace(0.1, 1.5, 8)
     lines: Pieces = []
@@ -93,7 +93,7 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
         line = predict_accuracy(_model(name, fine), RIDGE)
         lines.append({"weighting": name, "signal_norm": fine, "accuracy": line.accuracy})
         model = _model(name, coarse)
-        seen = observe_accuracy(model, d, trials, rng, ridge=RIDGE, n_test=N_TEST)
+        seen = simulate_accuracy(model, d, trials, rng, ridge=RIDGE, n_test=N_TEST)
         mean, error = summary(seen.accuracy)
         points.append(
             {

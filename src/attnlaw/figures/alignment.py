@@ -10,7 +10,7 @@ from attnlaw.figures.figure import Check, Tables, z_check
 from attnlaw.figures.pooling import SAMPLINGS, Pieces, long_table, rows, summary, weighting
 from attnlaw.models import PooledSequences
 from attnlaw.plotting import style
-from attnlaw.simulation import observe_alignment
+from attnlaw.simulation import simulate_alignment
 from attnlaw.theory import predict
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _model(correlation: str, name: str, sampling: str, norms: object) -> PooledS
 
 
 def compute(quick: bool, rng: np.random.Generator) -> Tables:
-    """Predict on a fine grid of norms, observe on a coarse one."""
+    """Predict on a fine grid of norms, simulate on a coarse one."""
     d, trials = _sizes(quick)
     fine, coarse = np.linspace(0.02, 3, 150), np.linspace(0.25, 3, 12)
     predictions: Pieces = []
@@ -73,7 +73,7 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
     for correlation, sampling in itertools.product(CORRELATIONS, SAMPLINGS):
         models = [_model(correlation, name, sampling, coarse) for name in WEIGHTINGS]
         weights = [model.weights for model in models]
-        seen = observe_alignment(models[0], d, trials, rng, weights=weights)  # on the same draws
+        seen = simulate_alignment(models[0], d, trials, rng, weights=weights)  # on the same draws
         for i, (name, model) in enumerate(zip(WEIGHTINGS, models, strict=True)):
             labels = {"correlation": correlation, "weighting": name, "sampling": sampling}
             line = predict(_model(correlation, name, sampling, fine))

@@ -11,7 +11,7 @@ from attnlaw.figures.figure import Check, Tables, z_check
 from attnlaw.figures.pooling import Pieces, long_table, summary
 from attnlaw.models import SelfAttention
 from attnlaw.plotting import style
-from attnlaw.simulation import observe_attention, observe_attention_spectrum
+from attnlaw.simulation import simulate_attention, simulate_attention_spectrum
 from attnlaw.theory import attention_law
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _compute(quick: bool, rng: np.random.Generator) -> Tables:
     pieces: Pieces = []
     for beta in np.arange(0.5, 3.01, 0.25):
         model = SelfAttention(n_tokens=n, head_dimension=n, inverse_temperature=float(beta))
-        seen = observe_attention(model, draws, rng)
+        seen = simulate_attention(model, draws, rng)
         top, top_error = summary(seen.top_singular_value)
         second, second_error = summary(seen.second_singular_value)
         pieces.append(
@@ -90,7 +90,7 @@ def _compute(quick: bool, rng: np.random.Generator) -> Tables:
     frozen = SelfAttention(n_tokens=n, head_dimension=n, inverse_temperature=50.0)
     shares = []
     counts = np.arange(7)
-    for values in observe_attention_spectrum(frozen, n_frozen, rng):
+    for values in simulate_attention_spectrum(frozen, n_frozen, rng):
         shares.append([np.mean(np.abs(values / n - k) < 0.5) for k in counts])
     mean, error = summary(shares)
     poisson = np.diff(pdtr(counts, 1.0), prepend=0.0)

@@ -10,7 +10,7 @@ from attnlaw.figures.pooling import Pieces, long_table, rows
 from attnlaw.laws import ks_distance
 from attnlaw.models import SelfAttention
 from attnlaw.plotting import style
-from attnlaw.simulation import observe_attention_spectrum
+from attnlaw.simulation import simulate_attention_spectrum
 from attnlaw.theory import attention_law
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
     ordered: Pieces = []
     summary: Pieces = []
     for matrix in MATRICES:
-        values = np.sort(observe_attention_spectrum(model, draws, rng, matrix=matrix), axis=-1)
+        values = np.sort(simulate_attention_spectrum(model, draws, rng, matrix=matrix), axis=-1)
         bars.append({"matrix": matrix, **histogram(values, bins)})
         ordered.append(
             {

@@ -10,7 +10,7 @@ from attnlaw.figures.pooling import Pieces, long_table, rows
 from attnlaw.laws import ks_distance
 from attnlaw.models import SelfAttention
 from attnlaw.plotting import style
-from attnlaw.simulation import observe_attention_spectrum
+from attnlaw.simulation import simulate_attention_spectrum
 from attnlaw.theory import attention_law
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
     sizes = _sizes(quick)
     for n, draws in sizes:
         model = SelfAttention(n_tokens=n, head_dimension=WIDTH, inverse_temperature=BETA)
-        values = observe_attention_spectrum(model, draws, rng)
+        values = simulate_attention_spectrum(model, draws, rng)
         for order in ORDERS:
             law = attention_law(model, order=order)
             distances.append(

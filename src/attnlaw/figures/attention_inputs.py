@@ -10,7 +10,7 @@ from attnlaw.figures.pooling import Pieces, long_table, rows
 from attnlaw.laws import MarchenkoPastur, ks_distance
 from attnlaw.models import SelfAttention
 from attnlaw.plotting import style
-from attnlaw.simulation import observe_attention_spectrum
+from attnlaw.simulation import simulate_attention_spectrum
 from attnlaw.theory import attention_law
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
         inputs = rng.standard_normal((n, round(n / ratio))) if ratio else None
         if inputs is not None:
             inputs /= np.linalg.norm(inputs, axis=1, keepdims=True)
-        values = observe_attention_spectrum(plain, draws, rng, inputs=inputs)
+        values = simulate_attention_spectrum(plain, draws, rng, inputs=inputs)
         laws = {
             "orthonormal": attention_law(plain, order="first"),
             "correlated": attention_law(model, order="first"),

@@ -10,7 +10,7 @@ from attnlaw.figures.histogram import draw_histogram, histogram
 from attnlaw.figures.pooling import Pieces, long_table, rows, summary, weighting
 from attnlaw.models import PooledSequences
 from attnlaw.plotting import style
-from attnlaw.simulation import observe, observe_spectrum
+from attnlaw.simulation import simulate, simulate_spectrum
 from attnlaw.theory import bulk_law, predict
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
         model = _model(panel)
         law, expected = bulk_law(model), predict(model)
         left, right = law.edges[0], law.edges[-1]
-        eigenvalues = np.sort(observe_spectrum(model, d, trials, rng), axis=-1)
+        eigenvalues = np.sort(simulate_spectrum(model, d, trials, rng), axis=-1)
         n_out = 1 if model.centred else 2
         bulk = eigenvalues[:, : d - n_out]
         bins = np.linspace(0, 1.1 * right, 101)
@@ -92,7 +92,7 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
                 "dimension": d,
             }
         )
-        seen = observe(model, d, trials, rng)
+        seen = simulate(model, d, trials, rng)
         fields = {
             "signal": (seen.top_eigenvalue, expected.top_eigenvalue),
             "bulk edge": (seen.bulk_edge, expected.bulk_edge),

@@ -9,7 +9,7 @@ from attnlaw.figures.figure import Check, Tables
 from attnlaw.figures.pooling import Pieces, long_table, rows, summary
 from attnlaw.models import PooledSequences
 from attnlaw.plotting import style
-from attnlaw.simulation import observe_causal_weights
+from attnlaw.simulation import simulate_causal_weights
 from attnlaw.weights import causal_weights
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
     profile: Pieces = []
     distance: Pieces = []
     for d in dimensions:
-        weights = observe_causal_weights(_model(), d, n, rng, inverse_temperature=TAU)
+        weights = simulate_causal_weights(_model(), d, n, rng, inverse_temperature=TAU)
         mean, error = summary(weights)
         profile.append(
             {

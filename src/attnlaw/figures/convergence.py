@@ -8,7 +8,7 @@ from attnlaw.correlations import prefix_correlation
 from attnlaw.figures.figure import Check, Tables, z_check
 from attnlaw.figures.pooling import Pieces, long_table, rows
 from attnlaw.models import PooledSequences
-from attnlaw.simulation import observe
+from attnlaw.simulation import simulate
 from attnlaw.theory import predict
 from attnlaw.weights import mean_weights
 
@@ -65,7 +65,7 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
     expected = predict(model)
     pieces: Pieces = []
     for d, trials in _sizes(quick):
-        seen = observe(model, d, trials, rng)
+        seen = simulate(model, d, trials, rng)
         for name in QUANTITIES:
             predicted = float(getattr(expected, name))
             squares = (np.asarray(getattr(seen, name)) / predicted - 1) ** 2

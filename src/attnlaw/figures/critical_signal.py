@@ -10,7 +10,7 @@ from attnlaw.figures.figure import Check, Tables, z_check
 from attnlaw.figures.pooling import Pieces, long_table, rows, summary, weighting
 from attnlaw.models import PooledSequences
 from attnlaw.plotting import style
-from attnlaw.simulation import observe_alignment, sample_signs
+from attnlaw.simulation import sample_signs, simulate_alignment
 from attnlaw.theory import predict, thresholds
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
             start = thresholds(_model(prefix, name, 1.0)).sample_signal_norm
             norms = start * np.linspace(1.02, 1.7, 24)
             model = _model(prefix, name, norms)
-            seen = np.asarray(observe_alignment(model, d, trials, rng).squared_overlap)
+            seen = np.asarray(simulate_alignment(model, d, trials, rng).squared_overlap)
             exact = np.asarray(predict(model).squared_overlap)
             crossings = [
                 _zero_crossing(norms, seen[rng.integers(trials, size=trials)].mean(axis=0))

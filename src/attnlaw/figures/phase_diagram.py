@@ -9,7 +9,7 @@ from attnlaw.correlations import spiked_correlation
 from attnlaw.figures.figure import Check, Tables, z_check
 from attnlaw.figures.pooling import SAMPLINGS, Pieces, long_table, rows, summary, weighting
 from attnlaw.models import PooledSequences
-from attnlaw.simulation import observe_alignment
+from attnlaw.simulation import simulate_alignment
 from attnlaw.theory import predict, thresholds
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _model(name: str, sampling: str, delta: object, norms: object) -> PooledSequ
 
 
 def compute(quick: bool, rng: np.random.Generator) -> Tables:
-    """Predict the whole plane in one call a panel; observe on a few rows of it."""
+    """Predict the whole plane in one call a panel; simulate on a few rows of it."""
     d, trials = _sizes(quick)
     norms, deltas = np.linspace(0.01, 2.5, 240), np.linspace(0.01, 2, 200)
     coarse = np.linspace(0.2, 2.3, 8)
@@ -93,7 +93,7 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
     for sampling, delta in itertools.product(SAMPLINGS, (0.25, 0.5, 0.9, 1.4)):
         cells = [_model(name, sampling, delta, coarse) for name in WEIGHTINGS]
         weights = [cell.weights for cell in cells]
-        seen = observe_alignment(cells[0], d, trials, rng, weights=weights)  # on the same draws
+        seen = simulate_alignment(cells[0], d, trials, rng, weights=weights)  # on the same draws
         for i, (name, cell) in enumerate(zip(WEIGHTINGS, cells, strict=True)):
             mean, error = summary(np.asarray(seen.squared_overlap)[:, i])
             observed.append(

@@ -4,12 +4,12 @@ from attnlaw.models.attention import SelfAttention
 from attnlaw.models.base import Sizes
 from attnlaw.models.classes import PooledClasses
 from attnlaw.models.mixtures import SequenceMixture
-from attnlaw.models.multi_head import PooledHeads
+from attnlaw.models.multi_head import MultiHeadPooling
 from attnlaw.models.sequences import PooledSequences
 
 __all__ = [
+    "MultiHeadPooling",
     "PooledClasses",
-    "PooledHeads",
     "PooledSequences",
     "SelfAttention",
     "SequenceMixture",

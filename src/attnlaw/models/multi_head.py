@@ -9,11 +9,11 @@ from attnlaw.correlations import check_correlation
 from attnlaw.models.base import Sizes, check_numbers, same_fields, set_field, whole_sizes
 from attnlaw.models.sequences import Sampling
 
-__all__ = ["PooledHeads"]
+__all__ = ["MultiHeadPooling"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PooledHeads:
+class MultiHeadPooling:
     """Sequences of tokens, pooled by H sets of weights and concatenated.
 
     The sequences are those of `PooledSequences`; head h pools them to Σ_l w_hl e_{token(i,l)},
@@ -37,7 +37,7 @@ class PooledHeads:
     --------
     >>> import attnlaw as al
     >>> R = al.prefix_correlation(20, prefix=5)
-    >>> heads = al.PooledHeads(
+    >>> heads = al.MultiHeadPooling(
     ...     vocab_ratio=0.5, sample_ratio=0.2, signal_norm=1.5, correlation=R,
     ...     weights=[al.mean_weights(20), al.causal_weights(20)],
     ... )
@@ -100,6 +100,6 @@ class PooledHeads:
         return whole_sizes(self, dimension, multiple=2)
 
     def __eq__(self, other: object) -> bool:
-        return same_fields(self, other) if isinstance(other, PooledHeads) else NotImplemented
+        return same_fields(self, other) if isinstance(other, MultiHeadPooling) else NotImplemented
 
     __hash__ = None  # type: ignore[assignment]

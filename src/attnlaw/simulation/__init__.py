@@ -1,18 +1,18 @@
 """Simulation: a model, a size and an `rng` give an observation. No closed form is used here."""
 
-from attnlaw.simulation.accuracy import observe_accuracy, ridge_coefficients
-from attnlaw.simulation.alignment import observe_alignment
+from attnlaw.simulation.accuracy import ridge_coefficients, simulate_accuracy
+from attnlaw.simulation.alignment import simulate_alignment
 from attnlaw.simulation.attention import (
     attention_matrix,
-    observe_attention,
-    observe_attention_spectrum,
+    simulate_attention,
+    simulate_attention_spectrum,
     squared_singular_values,
 )
-from attnlaw.simulation.causal import observe_causal_weights
-from attnlaw.simulation.classes import observe_classes, sample_classes
+from attnlaw.simulation.causal import simulate_causal_weights
+from attnlaw.simulation.classes import sample_classes, simulate_classes
 from attnlaw.simulation.learning import LearnedWeights, learn_weights
-from attnlaw.simulation.mixtures import observe_mixture
-from attnlaw.simulation.multi_head import observe_heads
+from attnlaw.simulation.mixtures import simulate_mixture
+from attnlaw.simulation.multi_head import simulate_multi_head
 from attnlaw.simulation.pooled import (
     PooledSample,
     pool,
@@ -21,7 +21,7 @@ from attnlaw.simulation.pooled import (
     sample_tokens,
 )
 from attnlaw.simulation.signs import attainable_correlation, sample_signs
-from attnlaw.simulation.trials import observe, observe_spectrum
+from attnlaw.simulation.trials import simulate, simulate_spectrum
 
 __all__ = [
     "LearnedWeights",
@@ -29,16 +29,6 @@ __all__ = [
     "attainable_correlation",
     "attention_matrix",
     "learn_weights",
-    "observe",
-    "observe_accuracy",
-    "observe_alignment",
-    "observe_attention",
-    "observe_attention_spectrum",
-    "observe_causal_weights",
-    "observe_classes",
-    "observe_heads",
-    "observe_mixture",
-    "observe_spectrum",
     "pool",
     "ridge_coefficients",
     "sample_classes",
@@ -46,5 +36,15 @@ __all__ = [
     "sample_signs",
     "sample_table",
     "sample_tokens",
+    "simulate",
+    "simulate_accuracy",
+    "simulate_alignment",
+    "simulate_attention",
+    "simulate_attention_spectrum",
+    "simulate_causal_weights",
+    "simulate_classes",
+    "simulate_mixture",
+    "simulate_multi_head",
+    "simulate_spectrum",
     "squared_singular_values",
 ]

@@ -21,7 +21,7 @@ from attnlaw.simulation.pooled import (
 from attnlaw.simulation.signs import sample_signs
 from attnlaw.simulation.workers import Progress, run_trials
 
-__all__ = ["observe_accuracy", "ridge_coefficients"]
+__all__ = ["ridge_coefficients", "simulate_accuracy"]
 
 
 def ridge_coefficients(pooled: Floats, labels: Floats, ridge: float) -> Floats:
@@ -52,7 +52,7 @@ def ridge_coefficients(pooled: Floats, labels: Floats, ridge: float) -> Floats:
     return np.asarray(X.T @ solve(X @ X.T + N * ridge * np.eye(N), y, assume_a="pos"))
 
 
-def observe_accuracy(
+def simulate_accuracy(
     model: PooledSequences,
     dimension: int,
     n_trials: int = 1,
@@ -60,7 +60,7 @@ def observe_accuracy(
     *,
     ridge: float,
     n_test: int = 20_000,
-    n_workers: int = 1,
+    n_jobs: int = 1,
     progress: Progress | None = None,
 ) -> Accuracy:
     """Fit ridge regression to pooled sequences and test it on fresh ones from the same table.
@@ -83,8 +83,8 @@ def observe_accuracy(
         λ > 0 in (1/N)‖y − X b‖² + λ‖b‖².
     n_test : int
         Number of test sequences in each trial.
-    n_workers, progress
-        As in `observe`.
+    n_jobs, progress
+        As in `simulate`.
 
     Returns
     -------
@@ -100,16 +100,16 @@ def observe_accuracy(
     >>> model = al.PooledSequences(
     ...     vocab_ratio=0.5, sample_ratio=0.25, signal_norm=5.0,
     ...     correlation=al.prefix_correlation(4, 2), weights=[0.5, 0.5, 0, 0])
-    >>> al.observe_accuracy(model, 50, rng=0, ridge=0.1).accuracy.round(2)
+    >>> al.simulate_accuracy(model, 50, rng=0, ridge=0.1).accuracy.round(2)
     array([1.])
     """
     lam = float(np.asarray(real("ridge", ridge, above=0)))
-    n_test, n_workers = count("n_test", n_test), count("n_workers", n_workers)
+    n_test, n_jobs = count("n_test", n_test), count("n_jobs", n_jobs)
     d = model.sizes(dimension).dimension
     test_bytes = 24 * n_test * model.length
-    check_memory(n_workers * (reference_memory(model, d) + test_bytes), d)
+    check_memory(n_jobs * (reference_memory(model, d) + test_bytes), d)
     trial = partial(_accuracy_trial, model, d, lam, n_test)
-    trials = run_trials(trial, n_trials, rng, n_workers=n_workers, progress=progress)
+    trials = run_trials(trial, n_trials, rng, n_jobs=n_jobs, progress=progress)
     return Accuracy(
         **{f.name: np.stack([getattr(x, f.name) for x in trials]) for f in fields(Accuracy)}
     )

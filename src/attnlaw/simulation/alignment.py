@@ -21,17 +21,17 @@ from attnlaw.simulation._matrix_free.trial import begin_run
 from attnlaw.simulation.spikes import assign_spikes
 from attnlaw.simulation.workers import Progress, run_trials
 
-__all__ = ["observe_alignment"]
+__all__ = ["simulate_alignment"]
 
 
-def observe_alignment(
+def simulate_alignment(
     model: PooledSequences,
     dimension: int,
     n_trials: int = 1,
     rng: Random = None,
     *,
     weights: ArrayLike | None = None,
-    n_workers: int = 1,
+    n_jobs: int = 1,
     tolerance: float | None = None,
     progress: Progress | None = None,
 ) -> Alignment:
@@ -51,10 +51,10 @@ def observe_alignment(
         Number of independent trials.
     rng : Generator, int or None
         Source of randomness. Trial k has its own stream, the same for any `n_trials` and
-        `n_workers`.
+        `n_jobs`.
     weights : array of shape (n_weights, length) or None
         Pooling weights that take the place of the model's, all on the same draws.
-    n_workers : int
+    n_jobs : int
         Number of processes.
     tolerance : float or None
         How much of an eigenvector may be missing when the search for it ends; eigenvalues and
@@ -66,7 +66,7 @@ def observe_alignment(
     Returns
     -------
     Alignment
-        `top_eigenvalue` and `squared_overlap` as of `observe`, of shape
+        `top_eigenvalue` and `squared_overlap` as of `simulate`, of shape
         (n_trials, … as the signal norm), with the weights as second axis if they are given.
 
     Notes
@@ -86,7 +86,7 @@ def observe_alignment(
     ...     vocab_ratio=0.4, sample_ratio=0.2, signal_norm=[0.5, 1.0, 2.0],
     ...     correlation=R, weights=al.mean_weights(20))
     >>> both = [al.mean_weights(20), al.optimal_weights(R)]
-    >>> seen = al.observe_alignment(model, dimension=200, n_trials=5, rng=0, weights=both)
+    >>> seen = al.simulate_alignment(model, dimension=200, n_trials=5, rng=0, weights=both)
     >>> seen.squared_overlap.shape
     (5, 2, 3)
     >>> mean, best = seen.squared_overlap.mean(axis=0)
@@ -98,9 +98,9 @@ def observe_alignment(
     if tolerance is not None:
         tolerance = float(real("tolerance", tolerance, above=0, below=1))
     memory = matrix_free_memory(model, d, len(several), n_steps=10 + 6 * np.log10(d))
-    check_memory(count("n_workers", n_workers) * memory, d)
+    check_memory(count("n_jobs", n_jobs) * memory, d)
     trial = partial(alignment_trial, model, d, several, tolerance)
-    trials = run_trials(trial, n_trials, rng, n_workers=n_workers, progress=progress)
+    trials = run_trials(trial, n_trials, rng, n_jobs=n_jobs, progress=progress)
     values, overlaps = (np.stack(x) for x in zip(*trials, strict=True))
     if weights is None:
         values, overlaps = values[:, 0], overlaps[:, 0]

@@ -16,9 +16,9 @@ from attnlaw.simulation.workers import Progress, run_trials
 __all__ = [
     "MATRICES",
     "attention_matrix",
-    "observe_attention",
-    "observe_attention_spectrum",
     "sample_queries_and_keys",
+    "simulate_attention",
+    "simulate_attention_spectrum",
     "squared_singular_values",
     "uniform_attention",
 ]
@@ -178,14 +178,14 @@ def _gaussian(n: int, columns: int, rng: np.random.Generator) -> Floats:
     return np.asarray(rng.standard_normal((n, columns)) / columns**0.5)
 
 
-def observe_attention_spectrum(
+def simulate_attention_spectrum(
     model: SelfAttention,
     n_draws: int = 1,
     rng: Random = None,
     *,
     matrix: str = "softmax",
     inputs: ArrayLike | None = None,
-    n_workers: int = 1,
+    n_jobs: int = 1,
     progress: Progress | None = None,
 ) -> Floats:
     """Draw attention several times and return all squared singular values.
@@ -197,13 +197,13 @@ def observe_attention_spectrum(
     n_draws : int
         Number of independent draws.
     rng : Generator, int or None
-        Draw k has its own stream, the same for any `n_draws` and `n_workers`.
+        Draw k has its own stream, the same for any `n_draws` and `n_jobs`.
     matrix : "softmax", "kernel", "polynomial" or "linear"
         √n A_⊥ itself, or what P2 compares with it: f(S)/√n, with f replaced by its Taylor
         polynomial, or the Gaussian equivalent √θ₂ S + √(θ₁−θ₂) W.
     inputs : array of shape (n_tokens, m), optional
         X, in place of orthonormal inputs or of a random X with the model's input spectrum.
-    n_workers : int
+    n_jobs : int
         Number of processes.
     progress : callable or None
         Called with the number of draws done so far.
@@ -217,32 +217,32 @@ def observe_attention_spectrum(
     --------
     >>> import attnlaw as al
     >>> head = al.SelfAttention(n_tokens=50, head_dimension=20, inverse_temperature=1.0)
-    >>> values = al.observe_attention_spectrum(head, n_draws=2, rng=0)
+    >>> values = al.simulate_attention_spectrum(head, n_draws=2, rng=0)
     >>> values.shape
     (2, 50)
     """
     choice("matrix", matrix, tuple(MATRICES))
     X = _checked(model, inputs)
-    _check_memory(model, n_workers)
+    _check_memory(model, n_jobs)
     trial = partial(_spectrum, model, matrix, X)
-    return np.stack(run_trials(trial, n_draws, rng, n_workers=n_workers, progress=progress))
+    return np.stack(run_trials(trial, n_draws, rng, n_jobs=n_jobs, progress=progress))
 
 
-def observe_attention(
+def simulate_attention(
     model: SelfAttention,
     n_draws: int = 1,
     rng: Random = None,
     *,
     inputs: ArrayLike | None = None,
-    n_workers: int = 1,
+    n_jobs: int = 1,
     progress: Progress | None = None,
 ) -> AttentionSpectrum:
     """Draw attention several times and measure what `predict_attention` predicts.
 
     Parameters
     ----------
-    model, n_draws, rng, inputs, n_workers, progress
-        As in `observe_attention_spectrum`; a model without values.
+    model, n_draws, rng, inputs, n_jobs, progress
+        As in `simulate_attention_spectrum`; a model without values.
 
     Returns
     -------
@@ -258,18 +258,18 @@ def observe_attention(
     --------
     >>> import attnlaw as al
     >>> head = al.SelfAttention(n_tokens=200, head_dimension=200, inverse_temperature=0.5)
-    >>> seen = al.observe_attention(head, n_draws=2, rng=0)
+    >>> seen = al.simulate_attention(head, n_draws=2, rng=0)
     >>> seen.top_singular_value.round(2)
     array([1., 1.])
     """
     if model.value_dimension is not None:
         raise invalid_argument(
-            "value_dimension", "None to observe A itself", model.value_dimension
+            "value_dimension", "None to simulate A itself", model.value_dimension
         )
     X = _checked(model, inputs)
-    _check_memory(model, n_workers)
+    _check_memory(model, n_jobs)
     trial = partial(_measure, model, X)
-    draws = run_trials(trial, n_draws, rng, n_workers=n_workers, progress=progress)
+    draws = run_trials(trial, n_draws, rng, n_jobs=n_jobs, progress=progress)
     names = draws[0].__dataclass_fields__
     return AttentionSpectrum(**{k: np.array([getattr(d, k) for d in draws]) for k in names})
 
@@ -314,10 +314,10 @@ def _checked(model: SelfAttention, inputs: ArrayLike | None) -> Floats | None:
     return X
 
 
-def _check_memory(model: SelfAttention, n_workers: int) -> None:
+def _check_memory(model: SelfAttention, n_jobs: int) -> None:
     """Scores, their exponentials, the heads side by side and a Gram matrix."""
     n = model.n_tokens
     columns = n * (model.n_heads if model.combination == "concatenate" else 2)
     inputs = 3 * n * n if model.input_spectrum is not None else 0
     needed = 8 * (4 * n * n + 2 * n * columns + inputs + 2 * n * model.head_dimension)
-    check_memory(count("n_workers", n_workers) * float(needed), n, "n_tokens")
+    check_memory(count("n_jobs", n_jobs) * float(needed), n, "n_tokens")

@@ -13,10 +13,10 @@ from attnlaw.simulation.pooled import sample_tokens
 from attnlaw.simulation.signs import sample_signs
 from attnlaw.weights import softmax_causal_weights
 
-__all__ = ["observe_causal_weights"]
+__all__ = ["simulate_causal_weights"]
 
 
-def observe_causal_weights(
+def simulate_causal_weights(
     model: PooledSequences,
     dimension: int,
     n_sequences: int = 1,
@@ -56,7 +56,7 @@ def observe_causal_weights(
     >>> model = al.PooledSequences(
     ...     vocab_ratio=0.5, sample_ratio=1, signal_norm=1.0,
     ...     correlation=al.prefix_correlation(4, 2), weights=al.causal_weights(4))
-    >>> seen = al.observe_causal_weights(model, 10_000, rng=0)
+    >>> seen = al.simulate_causal_weights(model, 10_000, rng=0)
     >>> bool(np.abs(seen - al.causal_weights(4)).max() < 3 / 10_000**0.5)
     True
     """

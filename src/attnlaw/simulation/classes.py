@@ -16,18 +16,18 @@ from attnlaw.simulation.pooled import pool
 from attnlaw.simulation.spectrum import covariance, leading_eigenpairs, squared_overlap
 from attnlaw.simulation.workers import Progress, run_trials
 
-__all__ = ["ClassSample", "observe_classes", "sample_class_sequences", "sample_classes"]
+__all__ = ["ClassSample", "sample_class_sequences", "sample_classes", "simulate_classes"]
 
 ROUNDING = 1e-10
 
 
-def observe_classes(
+def simulate_classes(
     model: PooledClasses,
     dimension: int,
     n_trials: int = 1,
     rng: Random = None,
     *,
-    n_workers: int = 1,
+    n_jobs: int = 1,
     progress: Progress | None = None,
 ) -> ClassSpikes:
     """Draw sequences of several classes, several times, and measure their leading eigenpairs.
@@ -38,8 +38,8 @@ def observe_classes(
         What is drawn. Its ratios and its signal scale must be single numbers.
     dimension : int
         d, at least the number of coordinates of the class means.
-    n_trials, rng, n_workers, progress
-        As in `observe`.
+    n_trials, rng, n_jobs, progress
+        As in `simulate`.
 
     Returns
     -------
@@ -57,7 +57,7 @@ def observe_classes(
       of S's leading eigenvectors
     - bulk_edge: largest eigenvalue of the same sample with every token stripped of the mean of
       its class, signal and noise
-    - is_detectable: λ_j > (1 + d^(−2/3)) bulk_edge, as in `observe`
+    - is_detectable: λ_j > (1 + d^(−2/3)) bulk_edge, as in `simulate`
 
     Examples
     --------
@@ -65,7 +65,7 @@ def observe_classes(
     >>> model = al.PooledClasses(
     ...     vocab_ratio=0.5, sample_ratio=0.25, class_means=4 * np.eye(3),
     ...     correlation=al.prefix_correlation(4, 2), weights=al.mean_weights(4))
-    >>> seen = al.observe_classes(model, dimension=50, n_trials=3, rng=0)
+    >>> seen = al.simulate_classes(model, dimension=50, n_trials=3, rng=0)
     >>> seen.top_eigenvalues.shape, seen.class_overlaps.shape
     ((3, 2), (3, 3))
     """
@@ -73,11 +73,11 @@ def observe_classes(
     if np.ndim(model.signal_scale):
         words = "a single number when classes are drawn"
         raise invalid_argument("signal_scale", words, np.asarray(model.signal_scale))
-    count("n_workers", n_workers)
+    count("n_jobs", n_jobs)
     needed = 8 * (3 * V * d + 3 * N * d + 6 * d**2 + 3 * N * len(model.weights))
-    check_memory(n_workers * (needed + 8 * N * V * (model.sampling == "gaussian")), d)
+    check_memory(n_jobs * (needed + 8 * N * V * (model.sampling == "gaussian")), d)
     trial = partial(_trial, model, d)
-    trials = run_trials(trial, n_trials, rng, n_workers=n_workers, progress=progress)
+    trials = run_trials(trial, n_trials, rng, n_jobs=n_jobs, progress=progress)
     columns = {name: [getattr(t, name) for t in trials] for name in vars(trials[0])}
     return ClassSpikes(**{name: np.stack(column) for name, column in columns.items()})
 
@@ -253,7 +253,7 @@ def _embedded(model: PooledClasses, dimension: int) -> tuple[Floats, Floats]:
 
 
 def _trial(model: PooledClasses, dimension: int, rng: np.random.Generator) -> ClassSpikes:
-    """Measure one draw; see `observe_classes` for the fields."""
+    """Measure one draw; see `simulate_classes` for the fields."""
     sample = sample_class_sequences(model, dimension, rng)
     J = model.n_classes - 1
     edge = leading_eigenpairs(covariance(sample.bulk, centred=True))[0][0]

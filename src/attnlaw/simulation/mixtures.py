@@ -14,7 +14,7 @@ from attnlaw.simulation.signs import sample_signs
 from attnlaw.simulation.spectrum import covariance, leading_eigenpairs, squared_overlap
 from attnlaw.simulation.workers import Progress, run_trials
 
-__all__ = ["MixtureSample", "observe_mixture", "sample_mixture"]
+__all__ = ["MixtureSample", "sample_mixture", "simulate_mixture"]
 
 
 class MixtureSample(NamedTuple):
@@ -27,13 +27,13 @@ class MixtureSample(NamedTuple):
     difference: Floats  # m (d,): half the difference of the class means; 0 if idealised
 
 
-def observe_mixture(
+def simulate_mixture(
     model: SequenceMixture,
     dimension: int,
     n_trials: int = 1,
     rng: Random = None,
     *,
-    n_workers: int = 1,
+    n_jobs: int = 1,
     progress: Progress | None = None,
 ) -> Spike:
     """Draw sequences of several kinds, several times, and measure their leading eigenpair.
@@ -45,13 +45,13 @@ def observe_mixture(
         whose entries share the noise of a trial.
     dimension : int
         d.
-    n_trials, rng, n_workers, progress
-        As in `observe`.
+    n_trials, rng, n_jobs, progress
+        As in `simulate`.
 
     Returns
     -------
     Spike
-        The fields of `observe`, of shape (n_trials, … as the signal norm), for centred
+        The fields of `simulate`, of shape (n_trials, … as the signal norm), for centred
         sequences; every matrix is formed.
 
     Examples
@@ -61,18 +61,16 @@ def observe_mixture(
     ...     vocab_ratio=0.5, sample_ratio=0.25, signal_norm=[0.0, 4.0],
     ...     correlations=[al.prefix_correlation(n, prefix=2) for n in (2, 6)],
     ...     weights=[al.mean_weights(n) for n in (2, 6)])
-    >>> al.observe_mixture(mixture, dimension=50, n_trials=3, rng=0).is_detectable.all(axis=0)
+    >>> al.simulate_mixture(mixture, dimension=50, n_trials=3, rng=0).is_detectable.all(axis=0)
     array([False,  True])
     """
     d, V, N = model.sizes(dimension)
-    count("n_workers", n_workers)
+    count("n_jobs", n_jobs)
     longest = max(map(len, model.weights))
     gaussians = N * V if model.sampling == "gaussian" else 0
-    check_memory(
-        n_workers * 8 * (2 * V * d + 4 * N * d + 4 * d**2 + 3 * N * longest + gaussians), d
-    )
+    check_memory(n_jobs * 8 * (2 * V * d + 4 * N * d + 4 * d**2 + 3 * N * longest + gaussians), d)
     trial = partial(_trial, model, d)
-    trials = run_trials(trial, n_trials, rng, n_workers=n_workers, progress=progress)
+    trials = run_trials(trial, n_trials, rng, n_jobs=n_jobs, progress=progress)
     columns = {name: [vars(spike)[name] for spike in trials] for name in vars(trials[0])}
     return Spike(**{name: np.stack(column) for name, column in columns.items()})
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attnlaw._checks import Floats, Random, count, invalid_argument, random_generator
-from attnlaw.models import PooledHeads
+from attnlaw.models import MultiHeadPooling
 from attnlaw.results import Spikes
 from attnlaw.simulation._matrix_free.plan import check_memory
 from attnlaw.simulation.pooled import pool, sample_tokens, split_classes
@@ -14,7 +14,7 @@ from attnlaw.simulation.signs import sample_signs
 from attnlaw.simulation.spectrum import covariance, leading_eigenpairs, squared_overlap
 from attnlaw.simulation.workers import Progress, run_trials
 
-__all__ = ["HeadSample", "observe_heads", "sample_heads"]
+__all__ = ["HeadSample", "sample_heads", "simulate_multi_head"]
 
 
 class HeadSample(NamedTuple):
@@ -25,25 +25,25 @@ class HeadSample(NamedTuple):
     covariance: Floats  # C (Hd, Hd): of sequences from this table, centred
 
 
-def observe_heads(
-    model: PooledHeads,
+def simulate_multi_head(
+    model: MultiHeadPooling,
     dimension: int,
     n_trials: int = 1,
     rng: Random = None,
     *,
-    n_workers: int = 1,
+    n_jobs: int = 1,
     progress: Progress | None = None,
 ) -> Spikes:
     """Draw concatenated heads, several times, and measure their H leading eigenpairs.
 
     Parameters
     ----------
-    model : PooledHeads
+    model : MultiHeadPooling
         What is drawn; its ratios and its signal norm must be single numbers.
     dimension : int
         d, of one head.
-    n_trials, rng, n_workers, progress
-        As in `observe`.
+    n_trials, rng, n_jobs, progress
+        As in `simulate`.
 
     Returns
     -------
@@ -54,27 +54,27 @@ def observe_heads(
     Examples
     --------
     >>> import attnlaw as al
-    >>> heads = al.PooledHeads(
+    >>> heads = al.MultiHeadPooling(
     ...     vocab_ratio=0.5, sample_ratio=0.25, signal_norm=3.0, weights=np.eye(2),
     ...     correlation=al.prefix_correlation(2, prefix=2))
-    >>> al.observe_heads(heads, dimension=30, n_trials=3, rng=0).squared_overlaps.shape
+    >>> al.simulate_multi_head(heads, dimension=30, n_trials=3, rng=0).squared_overlaps.shape
     (3, 2)
     """
     d, V, N = model.sizes(dimension)
     if np.ndim(model.signal_norm):
         words = "a single number when heads are drawn"
         raise invalid_argument("signal_norm", words, np.asarray(model.signal_norm))
-    count("n_workers", n_workers)
+    count("n_jobs", n_jobs)
     D = model.n_heads * d
     gaussians = 2 * N * V * model.n_heads if model.sampling == "gaussian" else 0
-    check_memory(n_workers * 8 * (2 * V * d + 4 * N * D + 6 * D**2 + gaussians), d)
+    check_memory(n_jobs * 8 * (2 * V * d + 4 * N * D + 6 * D**2 + gaussians), d)
     trial = partial(_trial, model, d)
-    trials = run_trials(trial, n_trials, rng, n_workers=n_workers, progress=progress)
+    trials = run_trials(trial, n_trials, rng, n_jobs=n_jobs, progress=progress)
     columns = {name: [vars(spikes)[name] for spikes in trials] for name in vars(trials[0])}
     return Spikes(**{name: np.stack(column) for name, column in columns.items()})
 
 
-def sample_heads(model: PooledHeads, dimension: int, rng: Random = None) -> HeadSample:
+def sample_heads(model: MultiHeadPooling, dimension: int, rng: Random = None) -> HeadSample:
     """Draw a table, sequences from it, and pool them with every head.
 
     Notes
@@ -107,7 +107,7 @@ def sample_heads(model: PooledHeads, dimension: int, rng: Random = None) -> Head
     return HeadSample(X, bulk, C)
 
 
-def _trial(model: PooledHeads, dimension: int, rng: np.random.Generator) -> Spikes:
+def _trial(model: MultiHeadPooling, dimension: int, rng: np.random.Generator) -> Spikes:
     """Measure one draw."""
     drawn = sample_heads(model, dimension, rng)
     H = model.n_heads

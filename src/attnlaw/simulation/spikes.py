@@ -23,7 +23,7 @@ def observed_spike(
     pairs: Mapping[str, Eigenpairs],
     spikes: Floats | None = None,
 ) -> Spike:
-    """Return what was found, fields as in `attnlaw.observe`.
+    """Return what was found, fields as in `attnlaw.simulate`.
 
     Parameters
     ----------

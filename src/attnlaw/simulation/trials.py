@@ -23,20 +23,20 @@ from attnlaw.simulation.spectrum import (
 )
 from attnlaw.simulation.workers import Progress, run_trials
 
-__all__ = ["observe", "observe_spectrum", "observe_trial", "trial_memory"]
+__all__ = ["simulate", "simulate_spectrum", "simulate_trial", "trial_memory"]
 
 Trial = Callable[[PooledSequences, int, np.random.Generator], Spike]
 
 QUICK = 100_000  # norms · d² below which forming the matrices is faster than avoiding them
 
 
-def observe(
+def simulate(
     model: PooledSequences,
     dimension: int,
     n_trials: int = 1,
     rng: Random = None,
     *,
-    n_workers: int = 1,
+    n_jobs: int = 1,
     method: str = "auto",
     progress: Progress | None = None,
 ) -> Spike:
@@ -53,8 +53,8 @@ def observe(
         Number of independent trials.
     rng : Generator, int or None
         Source of randomness. Trial k has its own stream, the same for any `n_trials` and
-        `n_workers`.
-    n_workers : int
+        `n_jobs`.
+    n_jobs : int
         Number of processes.
     method : "auto", "reference", "rank-two" or "matrix-free"
         How it is computed; the law of the answer is the same. "reference" forms every matrix.
@@ -93,36 +93,36 @@ def observe(
     >>> model = al.PooledSequences(
     ...     vocab_ratio=0.5, sample_ratio=0.25, signal_norm=[0.0, 3.0],
     ...     correlation=al.prefix_correlation(4, 2), weights=al.mean_weights(4))
-    >>> seen = al.observe(model, dimension=50, n_trials=3, rng=0)
+    >>> seen = al.simulate(model, dimension=50, n_trials=3, rng=0)
     >>> seen.squared_overlap.shape
     (3, 2)
     >>> seen.is_detectable.all(axis=0)
     array([False,  True])
     """
     choice("method", method, ("auto", *METHODS))
-    count("n_workers", n_workers)
+    count("n_jobs", n_jobs)
     d = model.sizes(dimension).dimension
-    check_memory(n_workers * trial_memory(model, d, method), d)
+    check_memory(n_jobs * trial_memory(model, d, method), d)
     trial = partial(METHODS[_chosen(method, model, d)], model, d)
-    trials = run_trials(trial, n_trials, rng, n_workers=n_workers, progress=progress)
+    trials = run_trials(trial, n_trials, rng, n_jobs=n_jobs, progress=progress)
     return _gathered(trials, (len(trials), *np.shape(model.signal_norm)))
 
 
-def observe_spectrum(
+def simulate_spectrum(
     model: PooledSequences,
     dimension: int,
     n_trials: int = 1,
     rng: Random = None,
     *,
-    n_workers: int = 1,
+    n_jobs: int = 1,
     progress: Progress | None = None,
 ) -> Floats:
     """Draw a model at a finite size, several times, and return all eigenvalues of S.
 
     Parameters
     ----------
-    model, dimension, n_trials, rng, n_workers, progress
-        As in `observe`, with which the trials of the same `rng` share their draws.
+    model, dimension, n_trials, rng, n_jobs, progress
+        As in `simulate`, with which the trials of the same `rng` share their draws.
 
     Returns
     -------
@@ -135,25 +135,25 @@ def observe_spectrum(
     >>> model = al.PooledSequences(
     ...     vocab_ratio=0.5, sample_ratio=2.0, signal_norm=1.0,
     ...     correlation=al.prefix_correlation(4, 2), weights=al.mean_weights(4), centred=False)
-    >>> values = al.observe_spectrum(model, dimension=40, n_trials=2, rng=0)
+    >>> values = al.simulate_spectrum(model, dimension=40, n_trials=2, rng=0)
     >>> (values > 1e-12).sum(axis=-1)      # the rank is N = d/2
     array([20, 20])
     """
-    count("n_workers", n_workers)
+    count("n_jobs", n_jobs)
     d = model.sizes(dimension).dimension
-    check_memory(n_workers * reference_memory(model, d), d)
+    check_memory(n_jobs * reference_memory(model, d), d)
     trial = partial(_spectrum_trial, model, d)
-    return np.stack(run_trials(trial, n_trials, rng, n_workers=n_workers, progress=progress))
+    return np.stack(run_trials(trial, n_trials, rng, n_jobs=n_jobs, progress=progress))
 
 
 def trial_memory(model: PooledSequences, dimension: int, method: str = "auto") -> int:
-    """Return about how many bytes one trial of `observe` holds at its peak."""
+    """Return about how many bytes one trial of `simulate` holds at its peak."""
     is_free = _chosen(method, model, dimension) == "matrix-free"
     return (matrix_free_memory if is_free else reference_memory)(model, dimension)
 
 
-def observe_trial(model: PooledSequences, dimension: int, rng: np.random.Generator) -> Spike:
-    """Measure one draw of the model by forming every matrix; see `observe` for the fields."""
+def simulate_trial(model: PooledSequences, dimension: int, rng: np.random.Generator) -> Spike:
+    """Measure one draw of the model by forming every matrix; see `simulate` for the fields."""
     sample = sample_pooled(model, dimension, rng)
     bulk = covariance(bulk_noise(model, sample), centred=model.centred)
     edge = float(leading_eigenpairs(bulk)[0][0])
@@ -163,7 +163,7 @@ def observe_trial(model: PooledSequences, dimension: int, rng: np.random.Generat
 
 
 METHODS: dict[str, Trial] = {
-    "reference": observe_trial,
+    "reference": simulate_trial,
     "rank-two": rank_two_trial,
     "matrix-free": matrix_free_trial,
 }

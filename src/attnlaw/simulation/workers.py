@@ -24,7 +24,7 @@ def run_trials(
     n_trials: int,
     rng: Random = None,
     *,
-    n_workers: int = 1,
+    n_jobs: int = 1,
     progress: Progress | None = None,
 ) -> list[Result]:
     """Run a function once for each trial, every trial with its own stream of random numbers.
@@ -38,7 +38,7 @@ def run_trials(
     rng : Generator, int or None
         Trial k has the k-th child of this generator's seed sequence, so it draws the same
         numbers however many trials and workers there are.
-    n_workers : int
+    n_jobs : int
         Number of processes; with 1 the trials run here. BLAS has one thread in each: for many
         small matrices that is much the fastest, and the numbers do not depend on its threads.
     progress : callable or None
@@ -51,10 +51,10 @@ def run_trials(
     >>> run_trials(lambda rng: int(rng.integers(100)), 2, rng=0)
     [80, 66]
     """
-    n_trials, n_workers = count("n_trials", n_trials), count("n_workers", n_workers)
+    n_trials, n_jobs = count("n_trials", n_trials), count("n_jobs", n_jobs)
     streams = random_generator(rng).spawn(n_trials)
     results: list[Result] = []
-    for result in _run(trial, streams, min(n_workers, n_trials)):
+    for result in _run(trial, streams, min(n_jobs, n_trials)):
         results.append(result)
         if progress is not None:
             progress(len(results))
@@ -64,15 +64,15 @@ def run_trials(
 def _run(
     trial: Callable[[np.random.Generator], Result],
     streams: Iterable[np.random.Generator],
-    n_workers: int,
+    n_jobs: int,
 ) -> Iterator[Result]:
-    if n_workers == 1:
+    if n_jobs == 1:
         with one_blas_thread():
             yield from map(trial, streams)
         return
     from joblib import Parallel, delayed, parallel_config
 
-    with parallel_config("loky", n_jobs=n_workers, inner_max_num_threads=1):
+    with parallel_config("loky", n_jobs=n_jobs, inner_max_num_threads=1):
         yield from Parallel(return_as="generator")(map(delayed(trial), streams))
 
 

@@ -45,7 +45,7 @@ def cell(sweep: Sweep, index: int) -> Cell:
     -----
     The stream is that of `seed` with a spawn key made of the cell's own parameters, by SHA-256
     of their JSON; shared noise leaves signal norm, weights and ridge out of it. Trial k of a
-    point has the stream's k-th child, as in `observe`, so cells of one point continue each
+    point has the stream's k-th child, as in `simulate`, so cells of one point continue each
     other and the division into cells changes nothing.
     """
     axes = sweep.cell_axes
@@ -72,16 +72,16 @@ def cell(sweep: Sweep, index: int) -> Cell:
 
 def compute(sweep: Sweep, index: int) -> Floats:
     """Observe a cell: an array of shape `cell_shape`, truth values as 0 and 1."""
-    from attnlaw.simulation import observe, observe_accuracy
+    from attnlaw.simulation import simulate, simulate_accuracy
 
     work = cell(sweep, index)
     size = (work.dimension, work.n_trials, np.random.default_rng(work.stream))
     seen: Spike | Accuracy
     try:
         if work.ridge is None:
-            seen = observe(work.model, *size, method=sweep.method)
+            seen = simulate(work.model, *size, method=sweep.method)
         else:
-            seen = observe_accuracy(work.model, *size, ridge=work.ridge)
+            seen = simulate_accuracy(work.model, *size, ridge=work.ridge)
     except Exception as error:
         error.add_note(f"This happened in {work.label} of the sweep.")
         raise

@@ -1,4 +1,4 @@
-"""A sweep: a grid of models to observe, described once and validated at once."""
+"""A sweep: a grid of models to simulate, described once and validated at once."""
 
 import copy
 import itertools
@@ -35,7 +35,7 @@ CELL_WORK = 2_000  # trials × dimension in a cell, unless the user says how man
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sweep:
-    """A grid of models to observe: a single value fixes a parameter, a list makes it an axis.
+    """A grid of models to simulate: a single value fixes a parameter, a list makes it an axis.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class Sweep:
         As in `PooledSequences`.
     ridge : float or list of float, optional
         Penalty λ. When it is given the sweep fits and tests ridge classification, and its
-        results are those of `observe_accuracy`; otherwise they are those of `observe`.
+        results are those of `simulate_accuracy`; otherwise they are those of `simulate`.
     n_trials : int
         Independent trials at each point of the grid.
     seed : int
@@ -65,7 +65,7 @@ class Sweep:
         parameters: neither the order of the work, nor the number of workers, nor the rest of
         the grid changes it.
     method : str
-        How cells are computed, as in `observe`; classification knows one way only.
+        How cells are computed, as in `simulate`; classification knows one way only.
     share_noise : bool
         Let points that differ only in signal norm, weights or ridge see the same sequences,
         which makes differences between them sharp; their errors are then correlated. The signal

@@ -10,7 +10,7 @@ from attnlaw.theory.attention import (
 from attnlaw.theory.bulk import bulk_edge, bulk_law, edge_parameter
 from attnlaw.theory.classes import ClassThresholds, class_thresholds, predict_classes
 from attnlaw.theory.mixtures import predict_mixture
-from attnlaw.theory.multi_head import HeadCombination, combine_heads, predict_heads
+from attnlaw.theory.multi_head import HeadCombination, combine_heads, predict_multi_head
 from attnlaw.theory.planning import Plan, plan
 from attnlaw.theory.spikes import predict, squared_overlap
 from attnlaw.theory.thresholds import Thresholds, thresholds
@@ -35,8 +35,8 @@ __all__ = [
     "predict_accuracy",
     "predict_attention",
     "predict_classes",
-    "predict_heads",
     "predict_mixture",
+    "predict_multi_head",
     "squared_overlap",
     "thresholds",
     "validity",

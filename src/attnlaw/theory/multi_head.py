@@ -10,14 +10,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._checks import Floats, invalid_argument, real_array, scalar_or_array
 from attnlaw.correlations import check_correlation
-from attnlaw.models import PooledHeads
+from attnlaw.models import MultiHeadPooling
 from attnlaw.results import Spikes
 from attnlaw.theory.bulk import TINY
 from attnlaw.theory.noise_spectrum import falling_root
 from attnlaw.theory.spikes import ceiling
 from attnlaw.theory.validity import warn_if_far_from_limit
 
-__all__ = ["HeadCombination", "combine_heads", "predict_heads"]
+__all__ = ["HeadCombination", "combine_heads", "predict_multi_head"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,12 +79,12 @@ def combine_heads(weights: ArrayLike, correlation: ArrayLike) -> HeadCombination
     )
 
 
-def predict_heads(model: PooledHeads) -> Spikes:
+def predict_multi_head(model: MultiHeadPooling) -> Spikes:
     """Predict the outliers of concatenated heads.
 
     Parameters
     ----------
-    model : PooledHeads
+    model : MultiHeadPooling
         Its ratios and signal norm may be arrays.
 
     Returns
@@ -116,7 +116,7 @@ def predict_heads(model: PooledHeads) -> Spikes:
     >>> import attnlaw as al
     >>> R, w = al.prefix_correlation(20, prefix=5), al.causal_weights(20)
     >>> common = dict(vocab_ratio=0.5, sample_ratio=0.4, signal_norm=1.5, correlation=R)
-    >>> al.predict_heads(al.PooledHeads(weights=[w], **common)).squared_overlaps.round(6)
+    >>> al.predict_multi_head(al.MultiHeadPooling(weights=[w], **common)).squared_overlaps.round(6)
     array([0.776287])
     >>> round(al.predict(al.PooledSequences(weights=w, **common)).squared_overlap, 6)
     0.776287
@@ -173,7 +173,7 @@ def predict_heads(model: PooledHeads) -> Spikes:
 class _Blocks:
     """K ⊗ MP_δ and A in the eigenbasis of K, as functions of the gap t − √δ of the top block."""
 
-    def __init__(self, model: PooledHeads) -> None:
+    def __init__(self, model: MultiHeadPooling) -> None:
         values, basis = np.linalg.eigh(model.noise_gains)
         self.kappa = values.clip(min=0)
         self.top = float(self.kappa[-1])

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnlaw._checks import Real, RegimeWarning, scalar_or_array
-from attnlaw.models import PooledClasses, PooledHeads, PooledSequences, SequenceMixture
+from attnlaw.models import MultiHeadPooling, PooledClasses, PooledSequences, SequenceMixture
 
 __all__ = ["Validity", "validity"]
 
-Pooled = PooledSequences | PooledClasses | SequenceMixture | PooledHeads
+Pooled = PooledSequences | PooledClasses | SequenceMixture | MultiHeadPooling
 
 TOLERATED_DEVIATION = 0.001
 """Relative fourth-moment deviation beyond which predictions warn.
@@ -40,7 +40,7 @@ def validity(model: Pooled) -> Validity:
 
     Parameters
     ----------
-    model : PooledSequences, PooledClasses, SequenceMixture or PooledHeads
+    model : PooledSequences, PooledClasses, SequenceMixture or MultiHeadPooling
         Its ratios may be arrays. Of a mixture the mean over kinds is taken, of heads the one
         that uses the fewest positions.
 

@@ -107,8 +107,8 @@ class Draw:
     """One drawn head; the first also holds what theory says of finite heads."""
 
     def __init__(self, head: al.SelfAttention, rngs: Any, law: Law | None) -> None:
-        self.spectrum = al.observe_attention_spectrum(head, 1, rngs[0])[0]
-        self.seen = al.observe_attention(head, 1, rngs[1])
+        self.spectrum = al.simulate_attention_spectrum(head, 1, rngs[0])[0]
+        self.seen = al.simulate_attention(head, 1, rngs[1])
         self.law = law if law is not None else al.attention_law(head)
         self.prediction = al.predict_attention(head) if law is None else None
         self.outlier = al.key_norm_outlier(head) if law is None else None
@@ -197,8 +197,8 @@ def _code(values: Values) -> str:
         'limit = al.attention_law(head, order="first")\n\n'
         "al.predict_attention(head)                   # a finite head\n"
         "al.key_norm_outlier(head)\n"
-        f"seen = al.observe_attention(head, {draws})\n"
-        f"squared = al.observe_attention_spectrum(head, {draws})\n"
+        f"seen = al.simulate_attention(head, {draws})\n"
+        f"squared = al.simulate_attention_spectrum(head, {draws})\n"
     )
 
 

@@ -211,9 +211,9 @@ def _code(values: Values, model: al.PooledSequences) -> str:
         "al.predict(model)              # eigenvalues, overlaps, edge\n"
         "al.thresholds(model)           # critical signal norms\n"
         "law = al.bulk_law(model)       # law.density(x), law.edges\n\n"
-        f"seen = al.observe(model, dimension={values['dimension']}, "
+        f"seen = al.simulate(model, dimension={values['dimension']}, "
         f"n_trials={values['n_trials']}, rng={values['seed']})\n"
-        f"spectra = al.observe_spectrum(model, dimension={values['dimension']}, "
+        f"spectra = al.simulate_spectrum(model, dimension={values['dimension']}, "
         f"n_trials={values['n_trials']}, rng={values['seed']})\n"
     )
 
@@ -252,8 +252,8 @@ def _trials(values: Values) -> tuple[int, Callable[[], Any]]:
     for_spectrum, for_spike = np.random.default_rng(seed), np.random.default_rng(seed)
 
     def trial() -> Any:
-        spectrum = al.observe_spectrum(model, d, 1, for_spectrum)[0]
-        return spectrum, al.observe(model, d, 1, for_spike)
+        spectrum = al.simulate_spectrum(model, d, 1, for_spectrum)[0]
+        return spectrum, al.simulate(model, d, 1, for_spike)
 
     return int(values["n_trials"]), trial
 

@@ -18,7 +18,7 @@ TOLERANCE = 1e-22
 
 
 def rank_two_trial(model: PooledSequences, dimension: int, rng: np.random.Generator) -> Spike:
-    """Measure one draw of the model; see `attnlaw.observe` for the fields.
+    """Measure one draw of the model; see `attnlaw.simulate` for the fields.
 
     Notes
     -----

@@ -34,7 +34,7 @@ def matrix_free_trial(
     dtype: DTypeLike = np.float32,
     tolerance: float | None = None,
 ) -> Spike:
-    """Measure one draw of the model; see `attnlaw.observe` for the fields.
+    """Measure one draw of the model; see `attnlaw.simulate` for the fields.
 
     Parameters
     ----------
