@@ -41,7 +41,15 @@ from .models import (
     SelfAttention,
     SequenceMixture,
 )
-from .results import Accuracy, Alignment, AttentionSpectrum, ClassSpikes, Spike, Spikes
+from .results import (
+    Accuracy,
+    Alignment,
+    AttentionSpectrum,
+    ClassAccuracy,
+    ClassSpikes,
+    Spike,
+    Spikes,
+)
 from .simulation import (
     LearnedWeights,
     learn_weights,
@@ -96,6 +104,7 @@ __all__ = [
     "Artefact",
     "AttentionPooling",
     "AttentionSpectrum",
+    "ClassAccuracy",
     "ClassSpikes",
     "ClassThresholds",
     "ComponentAnalysis",

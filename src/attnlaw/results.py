@@ -6,9 +6,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw._checks import Real
+from attnlaw._checks import Floats, Real
 
-__all__ = ["Accuracy", "Alignment", "AttentionSpectrum", "ClassSpikes", "Spike", "Spikes"]
+__all__ = [
+    "Accuracy",
+    "Alignment",
+    "AttentionSpectrum",
+    "ClassAccuracy",
+    "ClassSpikes",
+    "Spike",
+    "Spikes",
+]
 
 Flag = bool | NDArray[np.bool_]
 
@@ -72,10 +80,18 @@ class ClassSpikes(Spikes):
 class Accuracy:
     """Test performance of ridge classification on pooled sequences."""
 
-    accuracy: Real  # share of test labels whose sign is right
+    accuracy: Real  # of the sign of the score on new sequences
     mean_squared_error: Real  # E (y − score)²
     signal_gain: Real  # A: the score is A (w·s) plus noise
     noise_variance: Real  # v: variance of that noise
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassAccuracy:
+    """Test performance of a linear classifier of K classes."""
+
+    accuracy: Real  # on new sequences, whose classes have the shares π
+    class_accuracies: Floats  # last axis: classes. Accuracy on the sequences of each class
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -93,3 +93,20 @@ def test_accuracy_of_learned_weights_is_that_of_the_same_weights_fixed(z_score, 
         for name in ("optimal", "mean")
     )
     assert (best - predicted.mean()) < 0.2 * (best - mean)
+
+
+@pytest.mark.parametrize("sampling", ["token", "gaussian"])
+@pytest.mark.parametrize("classifier", ["centroid", "component"])
+def test_classifiers_without_a_ridge_agree(classifier, sampling, z_score, other_sampling):
+    """The difference of centroids, and without labels the leading component."""
+    right = model(WEIGHTS["causal"], sampling=sampling, signal_norm=0.8, sample_ratio=0.4)
+    seen = al.simulate_accuracy(right, 120, 40, rng=0, classifier=classifier)
+    predicted = al.predict_accuracy(right, classifier=classifier)
+    wrong = al.predict_accuracy(other_sampling(right), classifier=classifier)
+    for field in FIELDS:
+        assert abs(z_score(getattr(seen, field), getattr(predicted, field))) < 5, field
+        assert abs(z_score(getattr(seen, field), getattr(wrong, field))) > 5, field
+    # as if the eigenvector, or the centroids, were known exactly
+    known = al.predict_accuracy(replace(right, sample_ratio=0.0), classifier=classifier)
+    field = "noise_variance" if classifier == "centroid" else "signal_gain"
+    assert abs(z_score(getattr(seen, field), getattr(known, field))) > 5

@@ -256,3 +256,45 @@ def test_arrays_give_what_their_entries_give():
 def test_bad_input_gets_the_sentence(change, ridge, sentence):
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}"):
         al.predict_accuracy(replace(MODEL, **change), ridge)
+
+
+def test_centroids_are_the_limit_of_a_large_ridge():
+    centroid = al.predict_accuracy(MODEL, classifier="centroid")
+    ridge = al.predict_accuracy(MODEL, 1e9)
+    assert_allclose(centroid.accuracy, ridge.accuracy, rtol=1e-7)
+    assert_allclose(centroid.signal_gain, 1e9 * ridge.signal_gain, rtol=1e-7)
+    assert_allclose(centroid.noise_variance, 1e18 * ridge.noise_variance, rtol=1e-7)
+
+
+def test_the_component_is_a_guess_below_threshold():
+    lost = replace(MODEL, signal_norm=0.1, sampling="gaussian")
+    assert not al.predict(lost).is_detectable
+    found = al.predict_accuracy(lost, classifier="component")
+    assert found.accuracy == 0.5
+    assert found.signal_gain == 0
+    # its variance is continuous at the threshold
+    edge = al.thresholds(MODEL).sample_signal_norm
+    below, above = (
+        al.predict_accuracy(replace(MODEL, signal_norm=edge * (1 + e)), classifier="component")
+        for e in (-1e-9, 1e-9)
+    )
+    assert_allclose(below.noise_variance, above.noise_variance, rtol=1e-6)
+
+
+def test_variance_along_the_component_is_that_of_ledoit_and_peche():
+    """ℓ²/λ, with ℓ and λ from `predict`."""
+    spike = al.predict(MODEL)
+    found = al.predict_accuracy(MODEL, classifier="component")
+    total = found.noise_variance + MODEL.signal_gain * found.signal_gain**2
+    assert_allclose(total, spike.population_eigenvalue**2 / spike.top_eigenvalue, rtol=1e-12)
+    # overlap with μ + m, whose length is √(‖μ‖²+δ)
+    overlap = found.signal_gain**2 / (MODEL.signal_norm**2 + MODEL.vocab_ratio)
+    ceiling = MODEL.signal_norm**2 / (MODEL.signal_norm**2 + MODEL.vocab_ratio)
+    assert_allclose(overlap * ceiling, spike.squared_overlap, rtol=1e-12)
+
+
+def test_the_component_needs_a_centred_model():
+    with pytest.raises(ValueError, match="model must be centred for classifier='component'"):
+        al.predict_accuracy(replace(MODEL, centred=False), classifier="component")
+    with pytest.raises(ValueError, match="ridge must be given for classifier='ridge', got None"):
+        al.predict_accuracy(MODEL)

@@ -1,4 +1,4 @@
-"""Ridge classification of pooled sequences, fitted and tested on fresh draws."""
+"""Linear classifiers of pooled sequences, fitted and tested on fresh draws."""
 
 from dataclasses import dataclass, fields
 from functools import partial
@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve
 
-from attnlaw._checks import Floats, Random, count, real
+from attnlaw._checks import Floats, Random, choice, count, invalid_argument, real
 from attnlaw.models import PooledSequences
 from attnlaw.results import Accuracy
 from attnlaw.simulation._matrix_free.plan import check_memory, reference_memory
@@ -19,9 +19,12 @@ from attnlaw.simulation.pooled import (
     token_classes,
 )
 from attnlaw.simulation.signs import sample_signs
+from attnlaw.simulation.spectrum import covariance, leading_eigenpairs
 from attnlaw.simulation.workers import Progress, run_trials
 
 __all__ = ["ridge_coefficients", "simulate_accuracy"]
+
+CLASSIFIERS = ("ridge", "centroid", "component")
 
 
 def ridge_coefficients(pooled: Floats, labels: Floats, ridge: float) -> Floats:
@@ -58,12 +61,13 @@ def simulate_accuracy(
     n_trials: int = 1,
     rng: Random = None,
     *,
-    ridge: float,
+    ridge: float | None = None,
+    classifier: str = "ridge",
     n_test: int = 20_000,
     n_jobs: int = 1,
     progress: Progress | None = None,
 ) -> Accuracy:
-    """Fit ridge regression to pooled sequences and test it on fresh ones from the same table.
+    """Fit a linear classifier to pooled sequences and test it on fresh ones from the same table.
 
     The label of a sequence is the sign at its first position. What is predicted of it is derived
     in docs/theory/classification.md, "Derivation".
@@ -80,7 +84,10 @@ def simulate_accuracy(
     rng : Generator, int or None
         Source of randomness; trial k has its own stream.
     ridge : float
-        λ > 0 in (1/N)‖y − X b‖² + λ‖b‖².
+        λ > 0 in (1/N)‖y − X b‖² + λ‖b‖², for "ridge".
+    classifier : "ridge", "centroid" or "component"
+        b is that minimiser; Xᵀy/N; or the leading unit eigenvector of the sample covariance,
+        with the sign that agrees with more labels of the training set.
     n_test : int
         Number of test sequences in each trial.
     n_jobs, progress
@@ -90,7 +97,7 @@ def simulate_accuracy(
     -------
     Accuracy
         Every field an array of shape (n_trials, … as the signal norm). Over the test set:
-        accuracy the share of scores x·b with the sign of the label y; mean_squared_error the
+        accuracy that of the sign of x·b as an answer for the label y; mean_squared_error the
         mean of (y − x·b)²; signal_gain the slope A of the regression of x·b on the gain w·s
         (no intercept); noise_variance the mean of (x·b − A w·s)².
 
@@ -103,12 +110,17 @@ def simulate_accuracy(
     >>> al.simulate_accuracy(model, 50, rng=0, ridge=0.1).accuracy.round(2)
     array([1.])
     """
-    lam = float(np.asarray(real("ridge", ridge, above=0)))
+    choice("classifier", classifier, CLASSIFIERS)
+    if ridge is None and classifier == "ridge":
+        raise invalid_argument("ridge", "given for classifier='ridge'", ridge)
+    if classifier == "component" and not model.centred:
+        raise invalid_argument("model", "centred for classifier='component'", model.centred)
+    lam = float(np.asarray(real("ridge", 1.0 if ridge is None else ridge, above=0)))
     n_test, n_jobs = count("n_test", n_test), count("n_jobs", n_jobs)
     d = model.sizes(dimension).dimension
     test_bytes = 24 * n_test * model.length
     check_memory(n_jobs * (reference_memory(model, d) + test_bytes), d)
-    trial = partial(_accuracy_trial, model, d, lam, n_test)
+    trial = partial(_accuracy_trial, model, d, lam, classifier, n_test)
     trials = run_trials(trial, n_trials, rng, n_jobs=n_jobs, progress=progress)
     return Accuracy(
         **{f.name: np.stack([getattr(x, f.name) for x in trials]) for f in fields(Accuracy)}
@@ -157,8 +169,23 @@ def _sample_test(
     )
 
 
+def _direction(X: Floats, y: Floats, ridge: float, classifier: str) -> Floats:
+    """Return b, whose product with a sequence is its score."""
+    if classifier == "ridge":
+        return ridge_coefficients(X, y, ridge)
+    if classifier == "centroid":
+        return np.asarray(y @ X / len(X))
+    u = leading_eigenpairs(covariance(X, centred=True))[1][0]
+    return np.asarray(u * np.sign(np.sum(np.sign(X @ u) * y) or 1.0))
+
+
 def _accuracy_trial(
-    model: PooledSequences, dimension: int, ridge: float, n_test: int, rng: np.random.Generator
+    model: PooledSequences,
+    dimension: int,
+    ridge: float,
+    classifier: str,
+    n_test: int,
+    rng: np.random.Generator,
 ) -> Accuracy:
     """Fit and test once, at every signal norm with the same draws."""
     sample = sample_pooled(model, dimension, rng)
@@ -169,7 +196,7 @@ def _accuracy_trial(
     for norm in norms.ravel():
         X = sample.pooled(norm)
         centre = X.mean(axis=0) if model.centred else np.zeros(dimension)
-        b = ridge_coefficients(X - centre, sample.signs[:, 0].astype(np.float64), ridge)
+        b = _direction(X - centre, sample.signs[:, 0].astype(np.float64), ridge, classifier)
         score = test.scores(model, sample, norm, b) - centre @ b
         A = t @ score / (t @ t)
         rows.append(

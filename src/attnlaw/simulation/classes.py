@@ -112,7 +112,7 @@ def sample_class_sequences(
     rng = random_generator(rng)
     d, V, N = model.sizes(dimension)
     w, pi, kappa, K = model.weights, model.shares, model.noise_gain, model.n_classes
-    spread, means = _embedded(model, d)
+    spread, means = principal_directions(model, d)
     Z = rng.standard_normal((V, d)) * spread
     classes = sample_classes(model.correlation, pi, N, rng)
     gains = np.stack([(classes == k) @ w for k in range(K)], axis=1)  # y (N, K)
@@ -242,7 +242,7 @@ def _is_chain(R: Floats) -> bool:
     )
 
 
-def _embedded(model: PooledClasses, dimension: int) -> tuple[Floats, Floats]:
+def principal_directions(model: PooledClasses, dimension: int) -> tuple[Floats, Floats]:
     """Return the noise's standard deviations, and the class means, in d principal directions."""
     n = model.class_means.shape[1]
     where = np.arange(dimension) * n // dimension  # the coordinate each direction belongs to

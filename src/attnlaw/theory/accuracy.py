@@ -1,4 +1,4 @@
-"""How well a ridge classifier on pooled sequences does on new ones, in closed form."""
+"""How well linear classifiers of pooled sequences do on new ones, in closed form."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -7,22 +7,26 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import binom, ndtr
 
-from attnlaw._checks import invalid_argument, real, scalar_or_array
+from attnlaw._checks import choice, invalid_argument, real, scalar_or_array
 from attnlaw.models import PooledSequences
 from attnlaw.results import Accuracy
-from attnlaw.theory.bulk import TINY, Array
+from attnlaw.theory.bulk import TINY, Array, edge_root
+from attnlaw.theory.spikes import overlap, spike_parameter
 
 __all__ = ["predict_accuracy"]
+
+CLASSIFIERS = ("ridge", "centroid", "component")
 
 MOST_ATOMS = 4096
 """Up to so many values of the other groups' sum, all are listed; beyond, Fourier inversion."""
 
 
-def predict_accuracy(model: PooledSequences, ridge: ArrayLike) -> Accuracy:
-    """Predict the test accuracy of ridge classification on pooled sequences.
+def predict_accuracy(
+    model: PooledSequences, ridge: ArrayLike | None = None, *, classifier: str = "ridge"
+) -> Accuracy:
+    """Predict the test accuracy of a linear classifier of pooled sequences.
 
-    The label y is the sign at position 1; the classifier is b = (XᵀX/N + λI)⁻¹ Xᵀy/N and its
-    answer on a new sequence the sign of b·x.
+    The label y is the sign at position 1, the answer on a new sequence the sign of b·x.
 
     Parameters
     ----------
@@ -31,7 +35,11 @@ def predict_accuracy(model: PooledSequences, ridge: ArrayLike) -> Accuracy:
         sign (as in a prefix model), independent of each other. Otherwise R does not fix the
         joint law of the signs, and with it the accuracy.
     ridge : float or array
-        λ > 0. Broadcasts with the model.
+        λ > 0, for "ridge". Broadcasts with the model.
+    classifier : "ridge", "centroid" or "component"
+        b = (XᵀX/N + λI)⁻¹ Xᵀy/N; b = Xᵀy/N, the difference of the class centroids; or,
+        without labels, b the leading unit eigenvector of the sample covariance, with the sign
+        that agrees with the labels more often (the model must be centred).
 
     Returns
     -------
@@ -53,7 +61,18 @@ def predict_accuracy(model: PooledSequences, ridge: ArrayLike) -> Accuracy:
         v = {Γ [1 + (α−P²) ω (2+αω)] + P²a²p²/(κ(1−δp²))} / ((1−Γ)(1+αω)²),
         MSE = v + (1−PA)² + (α−P²) A²,
 
-    all sums of positive terms. The score is A (w·s) plus Gaussian noise of variance v, so
+    all sums of positive terms. The centroids are the limit λ → ∞ of λb,
+
+        A = P a² ,   v = γκ²(1+δ) + κP²a² ,
+
+    and the leading component, with t and ζ as in `predict` but the overlap ζ with μ + m, has
+
+        A = ±a √ζ ,   v = κ(t+1)(t+δ)/(t+γ) − αa²ζ :
+
+    the first term of v is ℓ²/λ, the variance of new sequences along a sample eigenvector (Ledoit
+    and Péché 2011). Below threshold t is that of the edge, ζ = 0, and the accuracy one half.
+
+    The score is A (w·s) plus Gaussian noise of variance v, so
     accuracy = E Φ((P + T) A/√v) over T = Σ ± W_g, the independent signs of the other groups. The
     expectation is exact: all values of T are listed when they are few, and otherwise a Fourier
     sum is taken whose truncation and aliasing errors are both below 1e-16.
@@ -69,8 +88,13 @@ def predict_accuracy(model: PooledSequences, ridge: ArrayLike) -> Accuracy:
     ... )
     >>> round(predict_accuracy(model, ridge=1.0).accuracy, 6)     # Φ(1)
     0.841345
+    >>> round(predict_accuracy(model, classifier="component").accuracy, 6)
+    0.841345
     """
-    lam = np.asarray(real("ridge", ridge, above=0))
+    choice("classifier", classifier, CLASSIFIERS)
+    if ridge is None and classifier == "ridge":
+        raise invalid_argument("ridge", "given for classifier='ridge'", ridge)
+    lam = np.asarray(real("ridge", 1.0 if ridge is None else ridge, above=0))
     try:
         np.broadcast_shapes(lam.shape, model.shape)
     except ValueError:
@@ -78,28 +102,64 @@ def predict_accuracy(model: PooledSequences, ridge: ArrayLike) -> Accuracy:
     delta, gamma, norm, lam = np.broadcast_arrays(
         model.vocab_ratio, model.sample_ratio, model.signal_norm, lam
     )
-    P, others = _group_weights(model)
-    kappa, rest = model.noise_gain, float(np.sum(others**2))  # rest = α − P²
-    alpha = P**2 + rest
+    groups = _group_weights(model)
+    P, rest = groups.label, float(np.sum(groups.others**2))  # rest = α − P²
+    if classifier == "ridge":
+        score = _ridge_score(model, groups, delta, gamma, norm, lam)
+    elif classifier == "centroid":
+        kappa, a2 = model.noise_gain, _squared_mean(model, norm, delta)
+        score = _Score(P * a2, gamma * kappa**2 * (1 + delta) + kappa * P**2 * a2)
+    else:
+        score = _component_score(model, P, delta, gamma, norm)
+    gain, noise = score
+    accuracy = _expected_cdf(P, groups.others, gain / np.sqrt(np.maximum(noise, TINY)))
+    return Accuracy(
+        accuracy=scalar_or_array(accuracy),
+        mean_squared_error=scalar_or_array(noise + (1 - P * gain) ** 2 + rest * gain**2),
+        signal_gain=scalar_or_array(gain),
+        noise_variance=scalar_or_array(noise),
+    )
 
-    a2 = norm**2 + delta if model.sampling == "token" else norm**2
+
+class _Score(NamedTuple):
+    gain: Array  # A
+    noise: Array  # v
+
+
+def _squared_mean(model: PooledSequences, norm: Array, delta: Array) -> Array:
+    """Return a², the squared length of half the difference of the table's class means."""
+    return np.asarray(norm**2 + delta if model.sampling == "token" else norm**2)
+
+
+def _ridge_score(
+    model: PooledSequences, groups: "_Groups", delta: Array, gamma: Array, norm: Array, lam: Array
+) -> _Score:
+    P, kappa, rest = groups.label, model.noise_gain, float(np.sum(groups.others**2))
+    alpha = P**2 + rest
+    a2 = _squared_mean(model, norm, delta)
     p = _moment_parameter(lam / kappa, delta, gamma)
     omega = a2 * p / (kappa * (1 - delta * p))
     population = 1 - delta * p**2
     leverage = gamma * p**2 * (1 + delta - 2 * delta * p) / population  # Γ
     edge = 1 - (delta + gamma + delta * gamma) * p**2 + 2 * delta * gamma * p**3
-    gain = P * omega / (1 + alpha * omega)
     noise = leverage * (1 + rest * omega * (2 + alpha * omega))
     noise = noise + P**2 * a2 * p**2 / (kappa * population)
     noise = noise / (edge / population * (1 + alpha * omega) ** 2)  # edge/population = 1 − Γ
-    bias = (1 + rest * omega) / (1 + alpha * omega)  # 1 − PA
-    accuracy = _expected_cdf(P, others, gain / np.sqrt(np.maximum(noise, TINY)))
-    return Accuracy(
-        accuracy=scalar_or_array(accuracy),
-        mean_squared_error=scalar_or_array(noise + bias**2 + rest * gain**2),
-        signal_gain=scalar_or_array(gain),
-        noise_variance=scalar_or_array(noise),
-    )
+    return _Score(P * omega / (1 + alpha * omega), noise)
+
+
+def _component_score(
+    model: PooledSequences, P: float, delta: Array, gamma: Array, norm: Array
+) -> _Score:
+    if not model.centred:
+        raise invalid_argument("model", "centred for classifier='component'", model.centred)
+    t = spike_parameter(norm, delta, model.snr, token=model.sampling == "token")
+    t_star = edge_root(delta, gamma)
+    signal = _squared_mean(model, norm, delta) * overlap(t, t_star, delta, gamma)  # a²ζ
+    t = np.maximum(np.maximum(t, t_star), TINY)
+    # ℓ²/λ = κ(t+1)(t+δ)/(t+γ)
+    variance = model.noise_gain * (t + 1) * ((t + delta) / (t + gamma))
+    return _Score(np.sign(P) * np.sqrt(signal), variance - model.signal_gain * signal)
 
 
 class _Groups(NamedTuple):
