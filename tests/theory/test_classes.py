@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import attnlaw as al
-from attnlaw.theory.noise_spectrum import NoiseSpectrum
 
 PREFIX = al.prefix_correlation(20, prefix=5)
 THREE = [[2.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]
@@ -256,12 +255,6 @@ def test_predictions_broadcast_over_ratios_and_scales():
             )
             for field in vars(alone):
                 assert_allclose(getattr(grid, field)[i, j], getattr(alone, field), rtol=1e-10)
-
-
-def test_atoms_that_are_equal_are_joined():
-    spectrum = NoiseSpectrum.of([2.0, 1.0, 2.0, 2.0])
-    assert spectrum.atoms.tolist() == [1.0, 2.0]
-    assert spectrum.weights.tolist() == [0.25, 0.75]
 
 
 @pytest.mark.parametrize(

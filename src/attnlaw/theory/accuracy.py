@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import binom, ndtr
 
-from attnlaw._checks import choice, invalid_argument, real, scalar_or_array
+from attnlaw._checks import Floats, choice, invalid_argument, real, scalar_or_array
+from attnlaw.laws.outliers import TINY, white_edge_parameter, white_overlap
 from attnlaw.models import PooledSequences
 from attnlaw.results import Accuracy
-from attnlaw.theory.bulk import TINY, Array, edge_root
-from attnlaw.theory.spikes import overlap, spike_parameter
+from attnlaw.theory.spikes import spike_parameter
 
 __all__ = ["predict_accuracy"]
 
@@ -122,17 +122,22 @@ def predict_accuracy(
 
 
 class _Score(NamedTuple):
-    gain: Array  # A
-    noise: Array  # v
+    gain: Floats  # A
+    noise: Floats  # v
 
 
-def _squared_mean(model: PooledSequences, norm: Array, delta: Array) -> Array:
+def _squared_mean(model: PooledSequences, norm: Floats, delta: Floats) -> Floats:
     """Return a², the squared length of half the difference of the table's class means."""
     return np.asarray(norm**2 + delta if model.sampling == "token" else norm**2)
 
 
 def _ridge_score(
-    model: PooledSequences, groups: "_Groups", delta: Array, gamma: Array, norm: Array, lam: Array
+    model: PooledSequences,
+    groups: "_Groups",
+    delta: Floats,
+    gamma: Floats,
+    norm: Floats,
+    lam: Floats,
 ) -> _Score:
     P, kappa, rest = groups.label, model.noise_gain, float(np.sum(groups.others**2))
     alpha = P**2 + rest
@@ -149,13 +154,13 @@ def _ridge_score(
 
 
 def _component_score(
-    model: PooledSequences, P: float, delta: Array, gamma: Array, norm: Array
+    model: PooledSequences, P: float, delta: Floats, gamma: Floats, norm: Floats
 ) -> _Score:
     if not model.centred:
         raise invalid_argument("model", "centred for classifier='component'", model.centred)
     t = spike_parameter(norm, delta, model.snr, token=model.sampling == "token")
-    t_star = edge_root(delta, gamma)
-    signal = _squared_mean(model, norm, delta) * overlap(t, t_star, delta, gamma)  # a²ζ
+    t_star = white_edge_parameter(delta, gamma)
+    signal = _squared_mean(model, norm, delta) * white_overlap(t, t_star, delta, gamma)  # a²ζ
     t = np.maximum(np.maximum(t, t_star), TINY)
     # ℓ²/λ = κ(t+1)(t+δ)/(t+γ)
     variance = model.noise_gain * (t + 1) * ((t + delta) / (t + gamma))
@@ -164,7 +169,7 @@ def _component_score(
 
 class _Groups(NamedTuple):
     label: float  # P: signed weight of position 1's group
-    others: Array  # W_g: signed weights of the other groups, without zeros
+    others: Floats  # W_g: signed weights of the other groups, without zeros
 
 
 def _group_weights(model: PooledSequences) -> _Groups:
@@ -182,7 +187,7 @@ def _group_weights(model: PooledSequences) -> _Groups:
     return _Groups(float(weights[0]), others[others != 0])
 
 
-def _moment_parameter(ridge: Array, delta: Array, gamma: Array) -> Array:
+def _moment_parameter(ridge: Floats, delta: Floats, gamma: Floats) -> Floats:
     """Return the root p of ridge · p = (1−p)(1−δp)(1−γp) in (0, 1/max(1, δ, γ)).
 
     There the right side less the left is convex and falls from 1, so Newton's method from 0
@@ -200,7 +205,7 @@ def _moment_parameter(ridge: Array, delta: Array, gamma: Array) -> Array:
     return p
 
 
-def _expected_cdf(P: float, others: Array, ratio: Array) -> Array:
+def _expected_cdf(P: float, others: Floats, ratio: Floats) -> Floats:
     """Return E Φ((P + Σ ± W_g) r) for every r in `ratio`, the signs independent and fair."""
     sizes, counts = np.unique(np.abs(others), return_counts=True)
     expectation = _by_listing if np.prod(counts + 1.0) <= MOST_ATOMS else _by_fourier
@@ -208,7 +213,7 @@ def _expected_cdf(P: float, others: Array, ratio: Array) -> Array:
     return np.clip(chance, 0.0, 1.0)  # sums of many terms round, and a chance must not
 
 
-def _by_listing(P: float, sizes: Array, counts: Array, ratio: Array) -> Array:
+def _by_listing(P: float, sizes: Floats, counts: Floats, ratio: Floats) -> Floats:
     sums, chances = np.array([P]), np.ones(1)
     for size, n in zip(sizes, counts, strict=True):
         plus = np.arange(n + 1)
@@ -220,7 +225,7 @@ def _by_listing(P: float, sizes: Array, counts: Array, ratio: Array) -> Array:
     return total
 
 
-def _by_fourier(P: float, sizes: Array, counts: Array, ratio: Array) -> Array:
+def _by_fourier(P: float, sizes: Floats, counts: Floats, ratio: Floats) -> Floats:
     r"""Expand the sign of Y = P + Σ ± W_g + ξ/r, ξ standard normal, as a square wave.
 
     On |y| < 2π/h the square wave Σ_k 4/(π(2k+1)) sin(u_k y), u_k = (k+½)h, is the sign of y.

@@ -4,7 +4,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from attnlaw._checks import Floats
-from attnlaw.theory.bulk import TINY
+from attnlaw.laws.outliers import TINY
 
 __all__ = ["largest_score_probability"]
 

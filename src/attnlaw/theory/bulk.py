@@ -7,19 +7,15 @@ in one parameter t, z(t) = κ (t+1)(t+δ)(t+γ)/t², and everything about outlie
 from functools import reduce
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from attnlaw._checks import Real, invalid_argument, real, scalar_or_array
 from attnlaw.laws import Discrete, Law, MarchenkoPastur
+from attnlaw.laws.outliers import white_edge_parameter, white_eigenvalue
 from attnlaw.models import PooledClasses, PooledSequences, SequenceMixture
 from attnlaw.theory.validity import warn_if_far_from_limit
 
 __all__ = ["bulk_edge", "bulk_law", "edge_parameter"]
-
-Array = NDArray[np.float64]
-
-TINY = float(np.finfo(np.float64).tiny)
-"""Stands in for 0 as a divisor, where the limit is the wanted value."""
 
 
 def bulk_law(model: PooledSequences | PooledClasses | SequenceMixture) -> Law:
@@ -89,38 +85,18 @@ def edge_parameter(vocab_ratio: ArrayLike, sample_ratio: ArrayLike) -> Real:
 
     Notes
     -----
-    From z'(t) = 0: docs/theory/bulk.md, "Edges".
-
-    With s = (δ+γ+δγ)/3 the inequality of means gives s³ ≥ δ²γ²,
-    so all three roots are real and t* = 2√s cos(arccos(δγ/s^{3/2})/3), the cosine between √3/2
-    and 1: nothing cancels. One Newton step then removes the rounding of the arccosine.
+    From z'(t) = 0, solved in closed form (docs/theory/bulk.md, "Edges").
 
     Examples
     --------
-    With infinitely many tokens it is Baik, Ben Arous and Péché's √γ; equal unit ratios give 2:
+    With infinitely many tokens it is the BBP threshold √γ; equal unit ratios give 2:
 
     >>> edge_parameter(0.0, 0.25), edge_parameter(1.0, 1.0)
     (0.5, 2.0)
     """
     delta = np.asarray(real("vocab_ratio", vocab_ratio, at_least=0))
     gamma = np.asarray(real("sample_ratio", sample_ratio, at_least=0))
-    return scalar_or_array(edge_root(delta, gamma))
-
-
-def edge_root(delta: Array, gamma: Array) -> Array:
-    """Return t* for ratios already checked."""
-    s = np.maximum((delta + gamma + delta * gamma) / 3, TINY)
-    cosine = np.minimum((delta / s) * (gamma / s) * np.sqrt(s), 1.0)  # δγ/s^{3/2}
-    t = 2 * np.sqrt(s) * np.cos(np.arccos(cosine) / 3)
-    slope = 3 * s / t / t  # (δ+γ+δγ)/t², between 3/4 and 1
-    t -= t * (1 - slope - 2 * (delta / t) * (gamma / t) / t) / (3 - slope)
-    return np.where(delta + gamma > 0, t, 0.0)
-
-
-def eigenvalue_ratio(t: Array, delta: Array, gamma: Array) -> Array:
-    """Return z(t)/κ = (t+1)(1+δ/t)(1+γ/t), the eigenvalue at parameter t ≥ 0."""
-    t = np.maximum(t, TINY)
-    return np.asarray((t + 1) * (1 + delta / t) * (1 + gamma / t))
+    return scalar_or_array(white_edge_parameter(delta, gamma))
 
 
 def bulk_edge(
@@ -154,4 +130,5 @@ def bulk_edge(
     delta = np.asarray(real("vocab_ratio", vocab_ratio, at_least=0))
     gamma = np.asarray(real("sample_ratio", sample_ratio, at_least=0))
     kappa = real("noise_gain", noise_gain, above=0)
-    return scalar_or_array(kappa * eigenvalue_ratio(edge_root(delta, gamma), delta, gamma))
+    t_star = white_edge_parameter(delta, gamma)
+    return scalar_or_array(kappa * white_eigenvalue(t_star, delta, gamma))

@@ -1,7 +1,7 @@
 """Outliers of pooled sequences from several classes, with noise of any covariance.
 
 Letters: δ = d/V, γ = d/N, π the class shares, M the class means, H the spectrum of the noise,
-u the parameter in which ℓ = κ u(1+δy) and λ = κ u(1+δy)(1+γy) (see `noise_spectrum`).
+u the parameter in which ℓ = κ u(1+δy) and λ = κ u(1+δy)(1+γy) (see `attnlaw.laws.outliers`).
 """
 
 from dataclasses import dataclass
@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw._checks import Floats, scalar_or_array
+from attnlaw.laws.outliers import TINY, Poles, falling_root
 from attnlaw.models import PooledClasses
 from attnlaw.results import ClassSpikes
-from attnlaw.theory.bulk import TINY, edge_root
-from attnlaw.theory.noise_spectrum import NoiseSpectrum, falling_root
 from attnlaw.theory.validity import warn_if_far_from_limit
 
 __all__ = ["ClassThresholds", "class_thresholds", "predict_classes"]
@@ -39,9 +38,9 @@ def predict_classes(model: PooledClasses) -> ClassSpikes:
 
     Given the table, the covariance of x is exactly C = κ Z_⊥ᵀZ_⊥/V + α B Bᵀ, the
     columns of B = Σ_k √π_k (M_k + m_k) n_kᵀ being the contrasts of the K class means (n_k the
-    rows of a K × (K−1) orthonormal basis of the complement of √π). The mean m_k of the noise
-    in class k has covariance Σ/(V π_k), so √π_k m_k has Σ/V whatever the shares: the same δ is
-    lent to every contrast. With A the contrasts of M and y(u) = (1/d) tr Σ(u−Σ)⁻¹,
+    rows of a K × (K−1) orthonormal basis of the complement of √π). The sampling noise m_k of the
+    mean of class k has covariance Σ/(V π_k), so √π_k m_k has Σ/V whatever the shares: it adds the
+    same δ to every contrast. With A the contrasts of M and y(u) = (1/d) tr Σ(u−Σ)⁻¹,
 
         S(u) = Aᵀ(u−Σ)⁻¹A ,  σ_j its eigenvalues ,  c_j its eigenvectors;
         u_j :   (α/κ) (σ_j(u) + δy(u)) = 1 + δy(u)       (idealised: no δy on the left)
@@ -71,49 +70,56 @@ def predict_classes(model: PooledClasses) -> ClassSpikes:
     0.615738
     """
     warn_if_far_from_limit(model)
-    contrasts = _Contrasts.of(model)
-    H, J = contrasts.noise, model.n_classes - 1
-    kappa, snr, token = model.noise_gain, model.snr, model.sampling == "token"
-    shape = model.shape
+    shape, kappa = model.shape, model.noise_gain
     delta, gamma, scale = (
         np.broadcast_to(x, shape)[..., None]
         for x in (model.vocab_ratio, model.sample_ratio, model.signal_scale)
     )
-    lent = delta if token else np.zeros_like(delta)
-    edge_gap, population_gap = _edge_gaps(H, delta, gamma)
-    edge = kappa * H.eigenvalue(edge_gap, delta, gamma)
+    mean_noise = delta if model.sampling == "token" else np.zeros_like(delta)
+    contrasts = _Contrasts.of(model)
+    noise = contrasts.noise
+    sample_edge, population_edge = noise.edge_offset(delta, gamma), noise.edge_offset(delta)
+    edge = kappa * noise.eigenvalue(sample_edge, delta, gamma)
 
-    gap = _spike_gaps(contrasts, snr, scale**2, delta, lent, population_gap)  # (…, J)
-    in_population, seen = gap > population_gap * (1 + 1e-12), gap > edge_gap
-    gap = np.maximum(gap, population_gap)
-    y, y1 = H.y(gap), H.y_slope(gap)
-    lift = 1 + delta * y
-    S = contrasts.secular(gap, scale**2)
-    sigma, c = _component(*np.linalg.eigh(S), J)
-    slope = -np.einsum("...q,...qr,...r", c, contrasts.secular(gap, scale**2, power=2), c)
-    # a = Q B c: its squared length is −d/dℓ of c·BᵀQB c, BᵀQB = (S + δy)/(κ(1+δy))
-    falling = -(slope + lent * y1) / lift + (sigma + lent * y) * delta * y1 / lift**2
-    ell = H.eigenvalue(gap, delta)
-    ell1 = ell * H.relative_slope(gap, delta)
-    inside = contrasts.projected(gap, c, scale) / lift[..., None]  # P Q B c, times κ
-    share = np.where(in_population, ell1 / np.where(falling > 0, falling, 1.0), 0.0)
-    pieces = share[..., None] * inside**2
-    zeta_population = pieces.sum(axis=-1)
-    log_ratio = H.relative_slope(gap, delta, gamma) / np.where(
-        in_population, H.relative_slope(gap, delta), 1.0
-    )
-    zeta_sample = np.where(seen, log_ratio, 0.0)
-    towards = np.einsum("...jr,kr->...jk", inside, contrasts.directions)
+    offset = _spike_offsets(contrasts, model.snr, scale**2, delta, mean_noise, population_edge)
+    in_population, seen = offset > population_edge * (1 + 1e-12), offset > sample_edge
+    offset = np.maximum(offset, population_edge)
+    population_slope = np.where(in_population, noise.log_slope(offset, delta), 1.0)
+    zeta_sample = np.where(seen, noise.log_slope(offset, delta, gamma) / population_slope, 0.0)
+    components = _signal_components(contrasts, offset, scale, delta, mean_noise)
+    components = np.where(in_population[..., None], components, 0.0)
+    zeta_population = np.sum(components**2, axis=-1)
+    towards = np.einsum("...jr,kr->...jk", components, contrasts.directions)
     return ClassSpikes(
-        top_eigenvalues=np.where(seen, kappa * H.eigenvalue(gap, delta, gamma), edge),
+        top_eigenvalues=np.where(seen, kappa * noise.eigenvalue(offset, delta, gamma), edge),
         squared_overlaps=zeta_population * zeta_sample,
         bulk_edge=scalar_or_array(np.broadcast_to(edge[..., 0], shape)),
-        population_eigenvalues=kappa * ell,
+        population_eigenvalues=kappa * noise.eigenvalue(offset, delta),
         population_overlaps=zeta_population,
         sample_overlaps=zeta_sample,
         is_detectable=seen,
-        class_overlaps=np.einsum("...j,...jk->...k", zeta_sample * share, towards**2),
+        class_overlaps=np.einsum("...j,...jk->...k", zeta_sample, towards**2),
     )
+
+
+def _signal_components(
+    contrasts: "_Contrasts", offset: Floats, scale: Floats, delta: Floats, mean_noise: Floats
+) -> Floats:
+    """Return P v for C's unit eigenvectors v, in coordinates of the signal space: (…, J, r).
+
+    v is along Q B c, Q = (ℓ − κ Z_⊥ᵀZ_⊥/V)⁻¹, and ‖Q B c‖² = −d/dℓ of c·BᵀQB c, where
+    BᵀQB = (S + δy)/(κ(1+δy)); P Q B c = P (u−Σ)⁻¹A c/(κ(1+δy)).
+    """
+    noise = contrasts.noise
+    y, y_slope = noise.y(offset), noise.y_slope(offset)
+    lift = 1 + delta * y
+    sigma, c = contrasts.eigenpairs(offset, scale**2)
+    sigma_slope = -np.einsum("...q,...qr,...r", c, contrasts.secular(offset, scale**2, 2), c)
+    falling = (sigma + mean_noise * y) * delta * y_slope / lift**2
+    falling = falling - (sigma_slope + mean_noise * y_slope) / lift
+    ell_slope = noise.eigenvalue(offset, delta) * noise.log_slope(offset, delta)
+    unit = np.sqrt(np.maximum(ell_slope, 0.0) / np.where(falling > 0, falling, 1.0))  # 1/‖Q B c‖
+    return np.asarray(contrasts.projected(offset, c, scale) * (unit / lift)[..., None])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +153,7 @@ def class_thresholds(model: PooledClasses) -> ClassThresholds:
 
     Examples
     --------
-    Two classes, infinite vocabulary, no correlation: Baik, Ben Arous and Péché's γ^(1/4).
+    Two classes, infinite vocabulary, no correlation: the BBP threshold γ^{1/4}.
 
     >>> import attnlaw as al
     >>> model = al.PooledClasses(
@@ -158,26 +164,26 @@ def class_thresholds(model: PooledClasses) -> ClassThresholds:
     ClassThresholds(population_signal_scale=array([0.]), sample_signal_scale=array([0.5]))
     """
     contrasts = _Contrasts.of(model)
-    snr, lends = model.snr, float(model.sampling == "token")
+    snr, mean_noise = model.snr, float(model.sampling == "token")
     shape = np.broadcast_shapes(np.shape(model.vocab_ratio), np.shape(model.sample_ratio))
     delta, gamma = (
         np.broadcast_to(x, shape)[..., None] for x in (model.vocab_ratio, model.sample_ratio)
     )
 
-    def critical_scale(gap: Floats) -> Floats:
-        y = contrasts.noise.y(gap)
-        S = contrasts.secular(gap, np.ones_like(gap))[..., 0, :, :]
+    def critical_scale(offset: Floats) -> Floats:
+        y = contrasts.noise.y(offset)
+        S = contrasts.secular(offset, np.ones_like(offset))[..., 0, :, :]
         sigma = np.linalg.eigvalsh(S)[..., ::-1].clip(min=0)
         sigma = np.where(sigma > 1e-13 * np.maximum(sigma[..., :1], TINY), sigma, 0.0)
-        missing = np.maximum(1 + (1 - snr * lends) * delta * y, 0.0)
+        missing = np.maximum(1 + (1 - snr * mean_noise) * delta * y, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             scale = np.sqrt(missing / (snr * sigma))
         return np.where((missing > 0) & (scale > 1e-14), scale, 0.0)
 
-    sample, population = _edge_gaps(contrasts.noise, delta, gamma)
+    noise = contrasts.noise
     return ClassThresholds(
-        population_signal_scale=critical_scale(population),
-        sample_signal_scale=critical_scale(sample),
+        population_signal_scale=critical_scale(noise.edge_offset(delta)),
+        sample_signal_scale=critical_scale(noise.edge_offset(delta, gamma)),
     )
 
 
@@ -185,7 +191,7 @@ def class_thresholds(model: PooledClasses) -> ClassThresholds:
 class _Contrasts:
     """The class means as K − 1 orthogonal contrasts, split by the atoms of the noise."""
 
-    noise: NoiseSpectrum
+    noise: Poles
     energy: Floats  # (atoms, J, J): AᵀA in each eigenspace of the noise, falling in the whole
     inside: Floats  # (atoms, J, r): A in each eigenspace, in coordinates of the signal space
     directions: Floats  # (K, r): unit (M_k − M̄) in those coordinates
@@ -202,67 +208,58 @@ class _Contrasts:
         lengths = np.linalg.norm(centred, axis=1, keepdims=True)
         directions = (centred / np.where(lengths > 0, lengths, 1.0)) @ basis.T
         if model.noise_spectrum is None:
-            noise, where = NoiseSpectrum.of([1.0]), np.zeros(M.shape[1], dtype=np.intp)
+            noise, where = Poles.of_spectrum([1.0]), np.zeros(M.shape[1], dtype=np.intp)
         else:
-            noise = NoiseSpectrum.of(model.noise_spectrum)
-            where = np.searchsorted(noise.atoms, model.noise_spectrum)
-        member = np.eye(len(noise.atoms))[where]  # (n, atoms)
+            noise = Poles.of_spectrum(model.noise_spectrum)
+            where = np.searchsorted(noise.poles, model.noise_spectrum)
+        member = np.eye(len(noise.poles))[where]  # (n, atoms)
         energy = np.einsum("qn,rn,na->aqr", A, A, member)
         inside = np.einsum("qn,rn,na->aqr", A, basis, member)
         return cls(noise, energy, inside, directions)
 
-    def secular(self, gap: Floats, squared_scale: Floats, power: int = 1) -> Floats:
+    def secular(self, offset: Floats, squared_scale: Floats, power: int = 1) -> Floats:
         """Return S(u) = Aᵀ(u−Σ)⁻¹A, or −S'(u) with the power 2: shape (…, J, J)."""
-        values = np.tensordot(self.noise.inverse(gap) ** power, self.energy, axes=1)
+        values = np.tensordot(self.noise.inverse(offset) ** power, self.energy, axes=1)
         return np.asarray(squared_scale[..., None, None] * values)
 
-    def projected(self, gap: Floats, vectors: Floats, scale: Floats) -> Floats:
+    def eigenpairs(self, offset: Floats, squared_scale: Floats) -> tuple[Floats, Floats]:
+        """Of the eigenpairs of S(u_j) return, for every j, the j-th largest."""
+        values, vectors = np.linalg.eigh(self.secular(offset, squared_scale))
+        j = np.arange(values.shape[-1])
+        chosen = np.moveaxis(vectors[..., j, :, j[::-1]], 0, -2)  # indexing puts j first
+        return values[..., j, j[::-1]].clip(min=0), chosen
+
+    def projected(self, offset: Floats, vectors: Floats, scale: Floats) -> Floats:
         """Return (u−Σ)⁻¹A c in the coordinates of the signal space: shape (…, J, r)."""
-        parts = np.tensordot(self.noise.inverse(gap), self.inside, axes=1)
+        parts = np.tensordot(self.noise.inverse(offset), self.inside, axes=1)
         return np.asarray(scale[..., None] * np.einsum("...q,...qr->...r", vectors, parts))
 
 
-def _edge_gaps(noise: NoiseSpectrum, delta: Floats, gamma: Floats) -> tuple[Floats, Floats]:
-    """Return the gaps of the right edges of the sample and of the population."""
-    if len(noise.atoms) == 1:  # white noise: t = g/Σ
-        least = 1e-30 * noise.top  # stands for 0
-        sample, population = (noise.top * x for x in (edge_root(delta, gamma), np.sqrt(delta)))
-        return np.maximum(sample, least), np.maximum(population, least)
-    return noise.edge_gap(delta, gamma), noise.edge_gap(delta)
-
-
-def _spike_gaps(
+def _spike_offsets(
     contrasts: _Contrasts,
     snr: float,
     squared_scale: Floats,
     delta: Floats,
-    lent: Floats,
+    mean_noise: Floats,
     low: Floats,
 ) -> Floats:
     """Return u_j − max t, at least `low`, the population's edge, where spikes are lost in it."""
     H = contrasts.noise
     strength = np.linalg.eigvalsh(contrasts.energy.sum(axis=0))[::-1]
     strength = np.where(strength > 1e-13 * strength[0], strength, 0.0) * squared_scale
-    if len(H.atoms) == 1:
-        return np.asarray(np.maximum(snr * strength + (snr * lent - delta) * H.top, low))
+    if len(H.poles) == 1:
+        return np.asarray(np.maximum(snr * strength + (snr * mean_noise - delta) * H.top, low))
 
-    def excess(gap: Floats) -> Floats:
-        y = H.y(gap)
-        sigma = np.linalg.eigvalsh(contrasts.secular(gap, squared_scale))[..., ::-1]
-        return snr * (np.diagonal(sigma, axis1=-2, axis2=-1) + lent * y) - 1 - delta * y
+    def excess(offset: Floats) -> Floats:
+        y = H.y(offset)
+        sigma = np.linalg.eigvalsh(contrasts.secular(offset, squared_scale))[..., ::-1]
+        return snr * (np.diagonal(sigma, axis1=-2, axis2=-1) + mean_noise * y) - 1 - delta * y
 
     shape = np.broadcast_shapes(strength.shape, low.shape)
     edge = np.broadcast_to(low, shape)
     low = np.maximum(edge, 1e-8 * H.top)  # nearer to a pole, rounding hides all σ but the first
-    mean = float(H.weights @ H.atoms)
-    high = snr * (strength[..., :1] + lent * mean)  # there σ + δy < κ/α
+    mean = float(H.residues.sum())
+    high = snr * (strength[..., :1] + mean_noise * mean)  # there σ + δy < κ/α
     high = np.broadcast_to(np.maximum(high, 2 * low), shape)
-    exists = (excess(low) > 0) & ((strength > 0) | (lent > 0))
+    exists = (excess(low) > 0) & ((strength > 0) | (mean_noise > 0))
     return np.where(exists, falling_root(excess, low, high), edge)
-
-
-def _component(values: Floats, vectors: Floats, n: int) -> tuple[Floats, Floats]:
-    """Of the eigenpairs of S(u_j) take, for every j, the j-th largest."""
-    j = np.arange(n)
-    chosen = np.moveaxis(vectors[..., j, :, n - 1 - j], 0, -2)  # indexing puts j first
-    return values[..., j, n - 1 - j].clip(min=0), chosen

@@ -10,14 +10,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._checks import Floats, invalid_argument, real_array, scalar_or_array
 from attnlaw.correlations import check_correlation
+from attnlaw.laws.outliers import TINY, OutlierCurve, falling_root
 from attnlaw.models import MultiHeadPooling
 from attnlaw.results import Spikes
-from attnlaw.theory.bulk import TINY
-from attnlaw.theory.noise_spectrum import falling_root
 from attnlaw.theory.spikes import ceiling
 from attnlaw.theory.validity import warn_if_far_from_limit
 
 __all__ = ["HeadCombination", "combine_heads", "predict_multi_head"]
+
+_LEAST = 1e-30  # stands for the offset 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,45 +123,26 @@ def predict_multi_head(model: MultiHeadPooling) -> Spikes:
     0.776287
     """
     warn_if_far_from_limit(model)
-    blocks = _Blocks(model)
-    H, token, shape = model.n_heads, model.sampling == "token", model.shape
+    token, shape = model.sampling == "token", model.shape
     delta, gamma, norm = (
         np.broadcast_to(x, shape)[..., None]
         for x in (model.vocab_ratio, model.sample_ratio, model.signal_norm)
     )
     theta = norm**2 + (delta if token else 0.0)
-    ratio = H * gamma
-    low = np.maximum(1e-30, np.zeros_like(delta))
-    reach = 10 * (1 + delta + ratio)
-    edge_gap = falling_root(lambda g: -blocks.log_slopes(g, delta, ratio)[0], low, reach)
-    edge = blocks.sample_eigenvalue(edge_gap, delta, ratio)
-
-    def excess(gap: Floats) -> Floats:
-        values = np.linalg.eigvalsh(blocks.secular(gap, delta, theta))[..., ::-1]
-        return np.asarray(np.diagonal(values, axis1=-2, axis2=-1) - 1)
-
-    full = (*shape, H)
-    start = np.broadcast_to(np.maximum(low, 1e-8), full)
-    high = reach + theta * blocks.signal.trace() / blocks.top
-    in_population = excess(start) > 0
-    root = falling_root(excess, start, np.broadcast_to(high, full))
-    gap = np.where(in_population, root, low)
-    seen = gap > edge_gap
-    ell = blocks.at(gap, delta)[0]
-    p, p1 = blocks.noise(gap, delta)
-    j = np.arange(H)
-    vectors = np.linalg.eigh(blocks.secular(gap, delta, theta))[1]
-    c = np.moveaxis(vectors[..., j, :, H - 1 - j], 0, -2)
-    squares = (c @ blocks.root) ** 2  # b_h²
-    g = 1 / (p + delta[..., None] * blocks.kappa)
-    length = np.sum(g**2 * p1 * squares, axis=-1)
-    zeta_population = np.sum(g**2 * squares, axis=-1) / np.where(length > 0, length, 1.0)
-    zeta_population = np.where(in_population & (length > 0), zeta_population, 0.0)
+    ratio = model.n_heads * gamma
+    blocks = _Blocks.of(model, delta)
+    edge_offset = blocks.edge_between(
+        np.full_like(delta, _LEAST), blocks.reach + 10 * ratio, ratio
+    )
+    edge = blocks.eigenvalue(edge_offset, ratio)
+    offset, in_population = _spike_offsets(blocks, theta, 10 * ratio)
+    seen = offset > edge_offset
+    zeta_population = np.where(in_population, _signal_share(blocks, offset, theta), 0.0)
     zeta_population = zeta_population * (ceiling(norm, delta) if token else 1.0)
-    sample, _ = blocks.log_slopes(gap, delta, ratio)
-    zeta_sample = np.where(seen, ell * sample, 0.0)
+    ell = blocks.u(offset)
+    zeta_sample = np.where(seen, ell * blocks.log_slope(offset, ratio), 0.0)
     return Spikes(
-        top_eigenvalues=np.where(seen, blocks.sample_eigenvalue(gap, delta, ratio), edge),
+        top_eigenvalues=np.where(seen, blocks.eigenvalue(offset, ratio), edge),
         squared_overlaps=zeta_population * zeta_sample,
         bulk_edge=scalar_or_array(np.broadcast_to(edge[..., 0], shape)),
         population_eigenvalues=ell,
@@ -170,50 +152,97 @@ def predict_multi_head(model: MultiHeadPooling) -> Spikes:
     )
 
 
-class _Blocks:
-    """K ⊗ MP_δ and A in the eigenbasis of K, as functions of the gap t − √δ of the top block."""
+def _spike_offsets(
+    blocks: "_Blocks", theta: Floats, margin: Floats
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return the offsets where θ A^{1/2} diag(g) A^{1/2} has the eigenvalue 1, for each head.
 
-    def __init__(self, model: MultiHeadPooling) -> None:
-        values, basis = np.linalg.eigh(model.noise_gains)
-        self.kappa = values.clip(min=0)
-        self.top = float(self.kappa[-1])
-        self.signal = basis.T @ model.signal_gains @ basis
-        size, vectors = np.linalg.eigh(self.signal)
-        self.root = (vectors * np.sqrt(size.clip(min=0))) @ vectors.T
+    Also whether the j-th largest eigenvalue gets there at all: only then is there an outlier of
+    the population, and otherwise the offset is next to 0, the population's edge.
+    """
 
-    def at(self, gap: Floats, delta: Floats) -> tuple[Floats, Floats]:
-        """Return ℓ = κ_max (t+1)(t+δ)/t, and t."""
-        t = np.sqrt(delta) + gap
-        return self.top * (t + 1) * (1 + delta / t), t
+    def excess(offset: Floats) -> Floats:
+        values = np.linalg.eigvalsh(blocks.secular(offset, theta))[..., ::-1]
+        return np.asarray(np.diagonal(values, axis1=-2, axis2=-1) - 1)
 
-    def noise(self, gap: Floats, delta: Floats) -> tuple[Floats, Floats]:
+    shape = (*theta.shape[:-1], len(blocks.kappa))
+    low = np.full(shape, 1e-8)
+    high = blocks.reach + margin + theta * blocks.signal.trace() / blocks.top
+    exists = excess(low) > 0
+    found = falling_root(excess, low, np.broadcast_to(high, shape))
+    return np.where(exists, found, _LEAST), exists
+
+
+def _signal_share(blocks: "_Blocks", offset: Floats, theta: Floats) -> Floats:
+    """Return Σ g_h² b_h² / Σ (−g_h') b_h², the share of C's eigenvectors along μ + m."""
+    j = np.arange(len(blocks.kappa))
+    vectors = np.linalg.eigh(blocks.secular(offset, theta))[1]
+    c = np.moveaxis(vectors[..., j, :, j[::-1]], 0, -2)  # the j-th largest at the j-th offset
+    squares = (c @ blocks.signal_root) ** 2  # b_h²
+    p, p_slope = blocks.noise(offset)
+    g = 1 / (p + blocks.delta[..., None] * blocks.kappa)
+    length = np.sum(g**2 * p_slope * squares, axis=-1)
+    share = np.sum(g**2 * squares, axis=-1) / np.where(length > 0, length, 1.0)
+    return np.where(length > 0, share, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Blocks(OutlierCurve):
+    """The population's noise K ⊗ MP_δ, over the offset t − √δ of its top block.
+
+    Here u of `OutlierCurve` is the population eigenvalue ℓ, and the only ratio is Hγ.
+    """
+
+    delta: Floats  # δ, with a last axis of length 1 for the outliers
+    kappa: Floats  # κ_h: eigenvalues of K
+    signal: Floats  # A in the eigenbasis of K
+    signal_root: Floats  # A^{1/2} there
+
+    @classmethod
+    def of(cls, model: MultiHeadPooling, delta: Floats) -> "_Blocks":
+        kappa, basis = np.linalg.eigh(model.noise_gains)
+        signal = basis.T @ model.signal_gains @ basis
+        sizes, vectors = np.linalg.eigh(signal)
+        root = (vectors * np.sqrt(sizes.clip(min=0))) @ vectors.T
+        return cls(delta, kappa.clip(min=0), signal, root)
+
+    @property
+    def top(self) -> float:
+        """Largest κ."""
+        return float(self.kappa[-1])
+
+    @property
+    def reach(self) -> Floats:
+        """Beyond the edge of the population, in the offset."""
+        return np.asarray(10 * (1 + self.delta))
+
+    def u(self, offset: Floats) -> Floats:
+        """Return ℓ = κ_max (t+1)(t+δ)/t."""
+        t = np.sqrt(self.delta) + offset
+        return np.asarray(self.top * (t + 1) * (1 + self.delta / t))
+
+    def noise(self, offset: Floats) -> tuple[Floats, Floats]:
         """Return p_h = κ_h t_h and dp_h/dℓ = 1/(1 − δ/t_h²), with the heads as last axis."""
-        ell, t = (x[..., None] for x in self.at(gap, delta))
-        d, kappa = delta[..., None], self.kappa
-        half = (ell - kappa * (1 + d)) / 2
-        p = half + np.sqrt(np.maximum(half**2 - d * kappa**2, 0.0))
-        p = np.where(kappa == self.top, self.top * t, p)  # the digits of the gap
-        product = np.where(kappa == self.top, (gap * (gap + 2 * np.sqrt(delta)))[..., None], 0.0)
-        rest = np.where(kappa == self.top, product / t**2, 1 - d * (kappa / p) ** 2)
+        delta, kappa = self.delta[..., None], self.kappa
+        root, g = np.sqrt(delta), offset[..., None]
+        half = (self.u(offset)[..., None] - kappa * (1 + delta)) / 2
+        p = half + np.sqrt(np.maximum(half**2 - delta * kappa**2, 0.0))
+        is_top = kappa == self.top  # whose digits are those of the offset
+        p = np.where(is_top, self.top * (root + g), p)
+        rest = np.where(is_top, g * (g + 2 * root) / (root + g) ** 2, 1 - delta * (kappa / p) ** 2)
         return p, 1 / np.maximum(rest, TINY)
 
-    def _y(self, gap: Floats, delta: Floats) -> tuple[Floats, Floats]:
-        """Return y(ℓ) and its derivative."""
-        p, p1 = self.noise(gap, delta)
-        return np.mean(self.kappa / p, axis=-1), -np.mean(self.kappa / p**2 * p1, axis=-1)
+    def y(self, offset: Floats) -> Floats:
+        """Return y(ℓ) = (1/H) Σ κ_h/p_h."""
+        return np.asarray(np.mean(self.kappa / self.noise(offset)[0], axis=-1))
 
-    def sample_eigenvalue(self, gap: Floats, delta: Floats, ratio: Floats) -> Floats:
-        """Return λ = ℓ (1 + Hγ y)."""
-        return np.asarray(self.at(gap, delta)[0] * (1 + ratio * self._y(gap, delta)[0]))
+    def y_slope(self, offset: Floats) -> Floats:
+        """Return y'(ℓ)."""
+        p, p_slope = self.noise(offset)
+        return np.asarray(-np.mean(self.kappa / p**2 * p_slope, axis=-1))
 
-    def log_slopes(self, gap: Floats, delta: Floats, ratio: Floats) -> tuple[Floats, Floats]:
-        """Return the derivatives in ℓ of log λ and of log ℓ."""
-        y, y1 = self._y(gap, delta)
-        population = 1 / self.at(gap, delta)[0]
-        return population + ratio * y1 / (1 + ratio * y), population
-
-    def secular(self, gap: Floats, delta: Floats, theta: Floats) -> Floats:
-        """Return θ A^{1/2} diag(g) A^{1/2}."""
-        p, _ = self.noise(gap, delta)
-        g = theta[..., None] / (p + delta[..., None] * self.kappa)
-        return np.asarray((self.root * g[..., None, :]) @ self.root)
+    def secular(self, offset: Floats, theta: Floats) -> Floats:
+        """Return θ A^{1/2} diag(g) A^{1/2}, g_h = 1/(p_h + δκ_h)."""
+        p, _ = self.noise(offset)
+        g = theta[..., None] / (p + self.delta[..., None] * self.kappa)
+        return np.asarray((self.signal_root * g[..., None, :]) @ self.signal_root)

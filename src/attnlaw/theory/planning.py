@@ -8,10 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._checks import Real, count, invalid_argument, real, scalar_or_array
+from attnlaw._checks import Floats, Real, count, invalid_argument, real, scalar_or_array
+from attnlaw.laws.outliers import (
+    TINY,
+    white_edge_parameter,
+    white_overlap,
+    white_population_overlap,
+)
 from attnlaw.models import PooledSequences
-from attnlaw.theory.bulk import TINY, Array, edge_root
-from attnlaw.theory.spikes import ceiling, overlap, population_overlap, spike_parameter
+from attnlaw.theory.spikes import ceiling, spike_parameter
 
 __all__ = ["Plan", "plan"]
 
@@ -126,8 +131,10 @@ def plan(model: PooledSequences, squared_overlap: ArrayLike = 0.8) -> Plan:
     token, snr = model.sampling == "token", model.snr
     zero = np.zeros(shape)
     top = ceiling(norm, delta) if token else np.ones(shape)
-    limit = top * population_overlap(spike_parameter(norm, delta, snr, token=token), delta)
-    infinite = overlap(spike_parameter(norm, zero, snr, token=token), np.sqrt(gamma), zero, gamma)
+    limit = top * white_population_overlap(spike_parameter(norm, delta, snr, token=token), delta)
+    infinite = white_overlap(
+        spike_parameter(norm, zero, snr, token=token), np.sqrt(gamma), zero, gamma
+    )
     return Plan(
         squared_overlap=scalar_or_array(zeta),
         sample_ratio=scalar_or_array(_sample_ratio(zeta, norm, delta, snr, token=token)),
@@ -146,13 +153,13 @@ def _whole(dimension: int, ratio: Real, *, step: int) -> Real:
     return scalar_or_array(np.where(c > 0, n, np.inf))
 
 
-def _zeta(norm: Array, delta: Array, gamma: Array, snr: float, *, token: bool) -> Array:
+def _zeta(norm: Floats, delta: Floats, gamma: Floats, snr: float, *, token: bool) -> Floats:
     t = spike_parameter(norm, delta, snr, token=token)
-    zeta = overlap(t, edge_root(delta, gamma), delta, gamma)
+    zeta = white_overlap(t, white_edge_parameter(delta, gamma), delta, gamma)
     return zeta * ceiling(norm, delta) if token else zeta
 
 
-def _sample_ratio(zeta: Array, norm: Array, delta: Array, snr: float, *, token: bool) -> Array:
+def _sample_ratio(zeta: Floats, norm: Floats, delta: Floats, snr: float, *, token: bool) -> Floats:
     q = zeta / np.maximum(ceiling(norm, delta), TINY) if token else zeta
     t = np.maximum(spike_parameter(norm, delta, snr, token=token), TINY)
     excess = (1 - q) * t**2 - delta  # q < ζ_pop = 1 − δ/t²
@@ -160,7 +167,7 @@ def _sample_ratio(zeta: Array, norm: Array, delta: Array, snr: float, *, token: 
     return np.asarray(gamma)
 
 
-def _signal_norm(zeta: Array, delta: Array, gamma: Array, snr: float, *, token: bool) -> Array:
+def _signal_norm(zeta: Floats, delta: Floats, gamma: Floats, snr: float, *, token: bool) -> Floats:
     if snr == 0:
         return np.full(zeta.shape, np.inf)
     if not token:
@@ -177,15 +184,15 @@ def _signal_norm(zeta: Array, delta: Array, gamma: Array, snr: float, *, token: 
     )
 
 
-def _parameter_for(zeta: Array, delta: Array, gamma: Array) -> Array:
+def _parameter_for(zeta: Floats, delta: Floats, gamma: Floats) -> Floats:
     """Return t with ζ(t) = zeta; ζ rises from 0 at t* to 1."""
-    low = edge_root(delta, gamma)
+    low = white_edge_parameter(delta, gamma)
     # 1 − ζ(t) ≤ (γ + (δ+γ+δγ)/t + 2δγ/t²)/t, which is below 1 − zeta at the upper end
     high = low + 1 + (1 + delta + 2 * gamma + 3 * delta * gamma) / (1 - zeta)
-    return _first_true(lambda t: overlap(t, low, delta, gamma) >= zeta, low, high)
+    return _first_true(lambda t: white_overlap(t, low, delta, gamma) >= zeta, low, high)
 
 
-def _vocab_ratio(zeta: Array, norm: Array, gamma: Array, snr: float, *, token: bool) -> Array:
+def _vocab_ratio(zeta: Floats, norm: Floats, gamma: Floats, snr: float, *, token: bool) -> Floats:
     """Return the largest δ with ζ(δ) ≥ zeta.
 
     On (0, end), where t = A + Bδ > 0, the sign of ζ(δ) − zeta is that of a polynomial. Between
@@ -213,7 +220,7 @@ def _vocab_ratio(zeta: Array, norm: Array, gamma: Array, snr: float, *, token: b
         roots = [_crossing(derivative, a, b) for a, b in itertools.pairwise(breaks)]
         breaks = [zero, *roots, one]
 
-    def holds(x: Array) -> BoolArray:
+    def holds(x: Floats) -> BoolArray:
         return _zeta(norm, x * end, gamma, snr, token=token) >= zeta
 
     low, high = zero, zero  # the last stretch that begins with enough and ends with too little
@@ -224,7 +231,7 @@ def _vocab_ratio(zeta: Array, norm: Array, gamma: Array, snr: float, *, token: b
     return np.where(holds(high), high, found) * end
 
 
-Polynomial = list[Array]
+Polynomial = list[Floats]
 
 
 def _plus(*terms: Polynomial) -> Polynomial:
@@ -243,10 +250,10 @@ def _times(left: Polynomial, right: Polynomial) -> Polynomial:
     return product
 
 
-def _crossing(polynomial: Polynomial, low: Array, high: Array) -> Array:
+def _crossing(polynomial: Polynomial, low: Floats, high: Floats) -> Floats:
     """Return a root between `low` and `high` where the polynomial is monotone, else an end."""
 
-    def value(x: Array) -> Array:
+    def value(x: Floats) -> Floats:
         return functools.reduce(lambda total, c: total * x + c, reversed(polynomial))
 
     end = np.sign(value(high))
@@ -254,8 +261,8 @@ def _crossing(polynomial: Polynomial, low: Array, high: Array) -> Array:
 
 
 def _first_true(
-    holds: Callable[[Array], BoolArray], low: Array, high: Array, steps: int = 200
-) -> Array:
+    holds: Callable[[Floats], BoolArray], low: Floats, high: Floats, steps: int = 200
+) -> Floats:
     """Return by bisection the smallest number in (low, high] from which `holds` is true."""
     for _ in range(steps):
         middle = low + (high - low) / 2

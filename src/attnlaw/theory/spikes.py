@@ -12,10 +12,16 @@ from types import EllipsisType
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlaw._checks import Real, choice, invalid_argument, real, scalar_or_array
+from attnlaw._checks import Floats, Real, choice, invalid_argument, real, scalar_or_array
+from attnlaw.laws.outliers import (
+    TINY,
+    white_edge_parameter,
+    white_eigenvalue,
+    white_overlap,
+    white_population_overlap,
+)
 from attnlaw.models import PooledSequences
 from attnlaw.results import Spike
-from attnlaw.theory.bulk import TINY, Array, edge_root, eigenvalue_ratio
 from attnlaw.theory.validity import warn_if_far_from_limit
 
 __all__ = ["predict", "squared_overlap"]
@@ -70,25 +76,25 @@ def predict(model: PooledSequences) -> Spike:
         np.asarray(x) for x in (model.vocab_ratio, model.sample_ratio, model.signal_norm)
     )
     kappa, token = model.noise_gain, model.sampling == "token"
-    t_star = edge_root(delta, gamma)
-    edge = kappa * eigenvalue_ratio(t_star, delta, gamma)
+    t_star = white_edge_parameter(delta, gamma)
+    edge = kappa * white_eigenvalue(t_star, delta, gamma)
 
     t = spike_parameter(norm, delta, model.snr, token=token)
     seen = t > t_star
-    outlier = kappa * eigenvalue_ratio(np.maximum(t, t_star), delta, gamma)
+    outlier = kappa * white_eigenvalue(np.maximum(t, t_star), delta, gamma)
     t_population = np.maximum(t, np.sqrt(delta))
-    population = kappa * eigenvalue_ratio(t_population, delta, np.zeros(()))
+    population = kappa * white_eigenvalue(t_population, delta)
     top = ceiling(norm, delta) if token else np.ones(())
-    zeta_population = population_overlap(t, delta)
-    zeta = overlap(t, t_star, delta, gamma)
+    zeta_population = white_population_overlap(t, delta)
+    zeta = white_overlap(t, t_star, delta, gamma)
     zeta_sample = zeta / np.where(seen, zeta_population, 1.0)
 
     mean_eigenvalue = edge
     if token and not model.centred:
         t_mean = (model.weights.sum() ** 2 / kappa - 1) * delta
-        mean_eigenvalue = kappa * eigenvalue_ratio(np.maximum(t_mean, t_star), delta, gamma)
+        mean_eigenvalue = kappa * white_eigenvalue(np.maximum(t_mean, t_star), delta, gamma)
 
-    def full(values: Array) -> Real:
+    def full(values: Floats) -> Real:
         return scalar_or_array(np.broadcast_to(values, model.shape))
 
     detectable = np.broadcast_to(seen, model.shape)
@@ -133,11 +139,8 @@ def squared_overlap(
 
     Notes
     -----
-    Derived in docs/theory/alignment.md, "The spike".
-
-    The numerator has t* as a root; dividing it out gives, with x = t*/t and
-    k = 2δγ/t*³, the form that is coded: ζ = (1−x)(1+x+kx²)/(1+γx/t*). It keeps its relative
-    accuracy down to the threshold.
+    Derived in docs/theory/alignment.md, "The spike". It keeps its relative accuracy down to the
+    threshold.
 
     Examples
     --------
@@ -164,7 +167,8 @@ def squared_overlap(
     zeta = np.empty(shape)
     for part in _blocks(shape):
         m, d, g, r = (_block(x, part, shape) for x in (norm, delta, gamma, ratio))
-        zeta[part] = overlap(spike_parameter(m, d, r, token=token), edge_root(d, g), d, g)
+        t = spike_parameter(m, d, r, token=token)
+        zeta[part] = white_overlap(t, white_edge_parameter(d, g), d, g)
         if token:
             zeta[part] *= ceiling(m, d)
     return scalar_or_array(zeta)
@@ -180,40 +184,17 @@ def _blocks(shape: tuple[int, ...]) -> Iterator[slice | EllipsisType]:
         yield slice(start, start + rows)
 
 
-def _block(x: Array, part: slice | EllipsisType, shape: tuple[int, ...]) -> Array:
+def _block(x: Floats, part: slice | EllipsisType, shape: tuple[int, ...]) -> Floats:
     """Return the block of an array that broadcasts to `shape`."""
     return x[part] if x.ndim == len(shape) and x.ndim and len(x) > 1 else x
 
 
-def spike_parameter(norm: Array, delta: Array, snr: ArrayLike, *, token: bool) -> Array:
+def spike_parameter(norm: Floats, delta: Floats, snr: ArrayLike, *, token: bool) -> Floats:
     """Return t = ρ − δ; with tokens snr (‖μ‖²+δ) − δ, written so that nothing cancels."""
     snr = np.asarray(snr)
     return np.asarray(snr * norm**2 + ((snr - 1) * delta if token else -delta))
 
 
-def ceiling(norm: Array, delta: Array) -> Array:
+def ceiling(norm: Floats, delta: Floats) -> Floats:
     """Return ‖μ‖²/(‖μ‖²+δ), and 0 where there is no signal."""
     return np.asarray(norm**2 / np.maximum(norm**2 + delta, TINY))
-
-
-def population_overlap(t: Array, delta: Array) -> Array:
-    """Return ζ_pop = 1 − δ/t² where t > √δ, else 0."""
-    root = np.maximum(np.sqrt(delta), TINY)
-    x = root / np.maximum(t, root)
-    return np.asarray((1 - x) * (1 + x))
-
-
-def overlap(t: Array, t_star: Array, delta: Array, gamma: Array) -> Array:
-    """Return ζ(t), 0 below threshold, as a fresh array and in few passes: heat maps are large."""
-    t_star = np.maximum(t_star, TINY)
-    k = 2 * (delta / t_star) * (gamma / t_star) / t_star
-    x = np.asarray(t_star / np.maximum(t, t_star))  # 1 at and below threshold
-    zeta = np.asarray(k * x)
-    zeta += 1
-    zeta *= x
-    zeta += 1
-    zeta *= 1 - x
-    x = x * (gamma / t_star)
-    x += 1
-    zeta /= x
-    return zeta

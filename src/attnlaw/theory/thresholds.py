@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnlaw._checks import Real, scalar_or_array
+from attnlaw._checks import Floats, Real, scalar_or_array
+from attnlaw.laws.outliers import white_edge_parameter
 from attnlaw.models import PooledSequences
-from attnlaw.theory.bulk import Array, edge_root
 
 __all__ = ["Thresholds", "thresholds"]
 
@@ -37,12 +37,12 @@ def thresholds(model: PooledSequences) -> Thresholds:
     Derived in docs/theory/thresholds.md, "Statement".
 
     ‖μ‖² is (κ/α)(δ + √δ) in the population and (κ/α)(δ + t*) in the sample. With tokens the
-    table's class means lend the signal ‖m‖² → δ, which is subtracted, and the norm is clipped at
-    0: a threshold of 0 says that an outlier shows even without any signal.
+    sampling noise of the class means adds ‖m‖² → δ to the signal, which is subtracted, and the
+    norm is clipped at 0: a threshold of 0 says that an outlier shows even without any signal.
 
     Examples
     --------
-    Infinite vocabulary and no correlation: Baik, Ben Arous and Péché's γ^(1/4).
+    Infinite vocabulary and no correlation: the BBP threshold γ^{1/4}.
 
     >>> import attnlaw as al
     >>> model = al.PooledSequences(
@@ -55,14 +55,14 @@ def thresholds(model: PooledSequences) -> Thresholds:
     delta, gamma = np.broadcast_arrays(model.vocab_ratio, model.sample_ratio)
 
     snr = model.snr
-    lent = delta if model.sampling == "token" else np.zeros_like(delta)
+    mean_noise = delta if model.sampling == "token" else np.zeros_like(delta)
 
-    def critical_norm(t: Array) -> Real:
+    def critical_norm(t: Floats) -> Real:
         if snr == 0:
             return scalar_or_array(np.full(t.shape, np.inf))
-        return scalar_or_array(np.sqrt(np.maximum((t + delta) / snr - lent, 0.0)))
+        return scalar_or_array(np.sqrt(np.maximum((t + delta) / snr - mean_noise, 0.0)))
 
     return Thresholds(
         population_signal_norm=critical_norm(np.sqrt(delta)),
-        sample_signal_norm=critical_norm(edge_root(delta, gamma)),
+        sample_signal_norm=critical_norm(white_edge_parameter(delta, gamma)),
     )

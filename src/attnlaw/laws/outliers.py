@@ -1,0 +1,259 @@
+r"""Spike, outlier, overlap: what an eigenvalue right of any bulk says, in one real parameter.
+
+To the right of a bulk H ⊠ MP_{c₁} ⊠ MP_{c₂} ⊠ … the eigenvalue is a function of a parameter u,
+
+    λ(u) = u Π_i (1 + c_i y(u)) ,      y = z G_H(z) − 1 at z = u ,
+
+because free multiplicative convolution keeps y and multiplies z by 1/S(y), which is 1 + cy for
+MP_c (docs/theory/laws.md, "Silverstein's law and its outliers"). λ falls, has one minimum, the
+right edge of the bulk, and rises; u is the population eigenvalue behind an outlier at λ.
+
+    edge             (log λ)' = 0
+    outlier          a spike at u is seen at λ(u) if u lies right of the edge's parameter
+    overlap          d log λ / d log ℓ     of the eigenvectors at λ and at ℓ = u Π (1 + c_i y) over
+                                           fewer factors; with ℓ = u, of sample and population
+    fluctuations     d^{−2/3} (λ''(y*) λ²/2)^{1/3} times a Tracy–Widom variable, at the edge
+
+A free additive spike, C = A + ρ a aᵀ, has u = ρ in the same formulas when A is a compound free
+Poisson law (`Poles.compound_poisson`): then ℓ(u) = u (1 + y) inverts G_A(ℓ) = 1/ρ and the overlap
+with a is ℓ'(u).
+
+`OutlierCurve` answers these questions for any y; `Poles` is the rational y of finitely many atoms;
+the functions `white_…` are the closed forms of white noise, y = 1/t with t = u − 1. Everything is
+elementwise and said in the offset of u from the last pole, which keeps its digits at the edge.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attnlaw._checks import Floats
+
+__all__ = [
+    "TINY",
+    "OutlierCurve",
+    "Poles",
+    "falling_root",
+    "white_edge_parameter",
+    "white_eigenvalue",
+    "white_overlap",
+    "white_population_overlap",
+]
+
+TINY = float(np.finfo(np.float64).tiny)
+"""Stands in for 0 as a divisor, where the limit is the wanted value."""
+
+HALVINGS = 64
+"""Steps of a bisection between logarithms of offsets, some 70 apart: down to rounding."""
+
+
+class OutlierCurve(ABC):
+    """The real axis right of a bulk: λ = u Π (1 + c_i y), over the offset of u from its pole.
+
+    A kind of curve knows u, y and dy/du at an offset > 0; the ratios c_i of the Marchenko–Pastur
+    factors are given with every question, because population and sample differ in them.
+    """
+
+    @abstractmethod
+    def u(self, offset: Floats) -> Floats:
+        """Return the parameter u at this offset."""
+
+    @abstractmethod
+    def y(self, offset: Floats) -> Floats:
+        """Return y(u) > 0, which falls to 0."""
+
+    @abstractmethod
+    def y_slope(self, offset: Floats) -> Floats:
+        """Return y'(u)."""
+
+    def eigenvalue(self, offset: Floats, *ratios: ArrayLike) -> Floats:
+        """Return u Π (1 + c_i y): ℓ with the factors of the population, λ with all of them."""
+        y = self.y(offset)
+        return np.asarray(np.prod([self.u(offset), *(1 + np.asarray(c) * y for c in ratios)], 0))
+
+    def log_slope(self, offset: Floats, *ratios: ArrayLike) -> Floats:
+        """Return the derivative in u of the logarithm of `eigenvalue`; 0 at the edge."""
+        y, slope = self.y(offset), self.y_slope(offset)
+        parts = (np.asarray(c) * slope / (1 + np.asarray(c) * y) for c in ratios)
+        return np.asarray(sum(parts, 1 / self.u(offset)))
+
+    def edge_between(self, low: Floats, high: Floats, *ratios: ArrayLike) -> Floats:
+        """Return the offset at the right edge, where `eigenvalue` is least."""
+        return falling_root(lambda offset: -self.log_slope(offset, *ratios), low, high)
+
+    def offset_of(self, eigenvalue: ArrayLike, edge: Floats, *ratios: ArrayLike) -> Floats:
+        """Return the offset behind outliers, and that of the edge for eigenvalues not beyond it.
+
+        Parameters
+        ----------
+        eigenvalue : array
+            λ. Since λ ≥ u, its offset is at most λ itself.
+        edge : array
+            Offset of the right edge.
+        ratios
+            c_i.
+        """
+        seen = np.asarray(eigenvalue, dtype=np.float64)
+        edge, high = np.broadcast_arrays(edge, np.maximum(seen, edge))
+        return falling_root(lambda offset: seen - self.eigenvalue(offset, *ratios), edge, high)
+
+
+@dataclass(frozen=True, eq=False)
+class Poles(OutlierCurve):
+    """The curve with y(u) = Σ_j r_j/(u − p_j), right of its last pole.
+
+    Examples
+    --------
+    The right edge of MP_{1/4}, and where a spike of variance 2 is seen:
+
+    >>> noise = Poles.of_spectrum([1.0])
+    >>> edge = noise.edge_offset(0.25)
+    >>> noise.eigenvalue(edge, 0.25).round(12), noise.eigenvalue(np.array(1.0), 0.25)
+    (np.float64(2.25), array(2.5))
+    """
+
+    poles: Floats  # p, with the poles along the last axis; other axes broadcast with offsets
+    residues: Floats  # r ≥ 0, one for each pole
+
+    @classmethod
+    def of_spectrum(cls, eigenvalues: ArrayLike, weights: ArrayLike | None = None) -> "Poles":
+        """Return the curve of a population spectrum H: y = Σ h t/(u − t)."""
+        t = np.asarray(eigenvalues, dtype=np.float64)
+        h = np.full(t.size, 1 / t.size) if weights is None else np.asarray(weights)
+        atoms, where = np.unique(t, return_inverse=True)
+        return cls(atoms, np.bincount(where, h) * atoms)
+
+    @classmethod
+    def compound_poisson(cls, scales: Floats, shares: Floats, ratio: ArrayLike) -> "Poles":
+        """Return the curve of ⊞_k q_k s_k MP_{c/q_k}: y = Σ q s/(u − c s).
+
+        λ = u (1 + y) is the point right of this law's bulk, so the first ratio is always 1; its
+        Cauchy transform there is 1/u. The ratio c may be an array.
+        """
+        c = np.asarray(ratio, dtype=np.float64)[..., None]
+        return cls(np.asarray(c * scales), np.asarray(shares * scales))
+
+    @property
+    def top(self) -> Floats:
+        """Largest pole."""
+        return np.asarray(self.poles.max(axis=-1))
+
+    def inverse(self, offset: Floats) -> Floats:
+        """Return 1/(u − p), with the poles as last axis."""
+        return np.asarray(1 / (offset[..., None] + (self.top[..., None] - self.poles)))
+
+    def sum(self, offset: Floats, residues: Floats, power: int = 1) -> Floats:
+        """Return Σ_j a_j/(u − p_j)^power for other residues a."""
+        inverse = self.inverse(offset)
+        return np.asarray((inverse if power == 1 else inverse**power) @ residues)
+
+    def u(self, offset: Floats) -> Floats:
+        """Return the parameter u at this offset."""
+        return np.asarray(offset + self.top)
+
+    def y(self, offset: Floats) -> Floats:
+        """Return y(u)."""
+        return self.sum(offset, self.residues)
+
+    def y_slope(self, offset: Floats) -> Floats:
+        """Return y'(u)."""
+        return -self.sum(offset, self.residues, power=2)
+
+    def edge_offset(self, *ratios: ArrayLike) -> Floats:
+        """Return the offset at the right edge.
+
+        There Σ_i c_i (−y')/(1 + c_i y) = 1/u. Since −y' ≤ (Σ r)/g² at the offset g, it is at most
+        a + √(a max p) with a = Σ c_i Σ r_j. One pole and at most two ratios are white noise.
+        """
+        top, total = self.top, float(np.sum(self.residues))
+        least = 1e-30 * (top + total)  # stands for 0
+        if self.poles.shape[-1] == 1 and len(ratios) <= 2 and (top > 0).all():
+            delta, gamma = (np.asarray(c) * (total / top) for c in (*ratios, 0.0, 0.0)[:2])
+            return np.maximum(top * white_edge_parameter(delta, gamma), least)
+        a = total * np.asarray(sum(np.asarray(c) for c in ratios), dtype=np.float64)
+        high = np.maximum(a + np.sqrt(a * top), 2 * least)
+        return self.edge_between(np.zeros_like(high) + least, high, *ratios)
+
+    def edge_scale(self, edge: Floats, *ratios: ArrayLike) -> Floats:
+        """Return (λ''(y*) λ²/2)^{1/3}: times d^{−2/3}, the unit of the edge's fluctuations.
+
+        At the edge λ''(y) = λ''(u)/y'(u)² and λ''(u) = λ (log λ)''(u).
+        """
+        y, y1 = self.y(edge), self.y_slope(edge)
+        y2 = 2 * self.sum(edge, self.residues, power=3)
+        bend = -1 / self.u(edge) ** 2
+        for c in map(np.asarray, ratios):
+            bend = bend + c * y2 / (1 + c * y) - (c * y1 / (1 + c * y)) ** 2
+        return np.asarray(self.eigenvalue(edge, *ratios) * np.cbrt(bend / (2 * y1**2)))
+
+
+def falling_root(function: Callable[[Floats], Floats], low: Floats, high: Floats) -> Floats:
+    """Return where a function that falls from low > 0 to high changes sign, elementwise.
+
+    Bisection between logarithms; the end that is nearer when there is no change of sign.
+    """
+    low, high = np.log(low), np.log(high)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        positive = function(np.exp(middle)) > 0
+        low, high = np.where(positive, middle, low), np.where(positive, high, middle)
+    return np.asarray(np.exp((low + high) / 2))
+
+
+# White noise, H = 1: u = 1 + t and y = 1/t, with one or two ratios. In closed form, since heat
+# maps take millions of them.
+
+
+def white_edge_parameter(delta: Floats, gamma: Floats) -> Floats:
+    """Return t* at the right edge of MP_δ ⊠ MP_γ: the positive root of t³ − (δ+γ+δγ)t − 2δγ.
+
+    With s = (δ+γ+δγ)/3 the inequality of means gives s³ ≥ δ²γ², so all three roots are real and
+    t* = 2√s cos(arccos(δγ/s^{3/2})/3), the cosine between √3/2 and 1: nothing cancels. One Newton
+    step then removes the rounding of the arccosine. Derived in docs/theory/bulk.md, "Edges".
+    """
+    s = np.maximum((delta + gamma + delta * gamma) / 3, TINY)
+    cosine = np.minimum((delta / s) * (gamma / s) * np.sqrt(s), 1.0)  # δγ/s^{3/2}
+    t = 2 * np.sqrt(s) * np.cos(np.arccos(cosine) / 3)
+    slope = 3 * s / t / t  # (δ+γ+δγ)/t², between 3/4 and 1
+    t -= t * (1 - slope - 2 * (delta / t) * (gamma / t) / t) / (3 - slope)
+    return np.where(delta + gamma > 0, t, 0.0)
+
+
+def white_eigenvalue(t: Floats, *ratios: ArrayLike) -> Floats:
+    """Return (t+1) Π (1 + c_i/t), the eigenvalue at parameter t ≥ 0."""
+    t = np.maximum(t, TINY)
+    value = t + 1
+    for c in ratios:
+        value = value * (1 + np.asarray(c) / t)
+    return np.asarray(value)
+
+
+def white_population_overlap(t: Floats, delta: Floats) -> Floats:
+    """Return ζ_pop = 1 − δ/t² where t > √δ, else 0: of C's outlier with the spike."""
+    root = np.maximum(np.sqrt(delta), TINY)
+    x = root / np.maximum(t, root)
+    return np.asarray((1 - x) * (1 + x))
+
+
+def white_overlap(t: Floats, t_star: Floats, delta: Floats, gamma: Floats) -> Floats:
+    """Return ζ(t) = (t³ − (δ+γ+δγ)t − 2δγ)/(t²(t+γ)) where t > t*, else 0.
+
+    The numerator has t* as a root; dividing it out gives, with x = t*/t and k = 2δγ/t*³, the form
+    that is coded: ζ = (1−x)(1+x+kx²)/(1+γx/t*). It keeps its relative accuracy down to the
+    threshold. A fresh array, in few passes: heat maps are large.
+    """
+    t_star = np.maximum(t_star, TINY)
+    k = 2 * (delta / t_star) * (gamma / t_star) / t_star
+    x = np.asarray(t_star / np.maximum(t, t_star))  # 1 at and below threshold
+    zeta = np.asarray(k * x)
+    zeta += 1
+    zeta *= x
+    zeta += 1
+    zeta *= 1 - x
+    x = x * (gamma / t_star)
+    x += 1
+    zeta /= x
+    return zeta
