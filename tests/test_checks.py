@@ -5,9 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from attnlaw import _checks
 from attnlaw._checks import (
-    available_memory,
     count,
     invalid_argument,
     random_generator,
@@ -62,15 +60,3 @@ def test_generators_are_kept_and_seeds_turned_into_them():
     assert random_generator(5).random() == np.random.default_rng(5).random()
     with pytest.raises(ValueError, match="rng must be a Generator, a seed of at least 0 or None"):
         random_generator("seed")
-
-
-def test_memory_is_known_here_and_infinite_where_nobody_can_say(monkeypatch):
-    class Missing:
-        def read_text(self):
-            raise FileNotFoundError
-
-    assert 1e6 < available_memory() < np.inf
-    monkeypatch.setattr(_checks, "Path", lambda _: Missing())
-    assert 1e6 < available_memory() < np.inf
-    monkeypatch.delattr(_checks.os, "sysconf")
-    assert available_memory() == np.inf

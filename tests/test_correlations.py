@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import attnlaw as al
-from attnlaw import correlations
+from attnlaw import _machine
 from attnlaw.correlations import check_correlation
 
 lengths = st.integers(1, 40)
@@ -63,8 +63,8 @@ def test_a_users_matrix_with_rounding_is_accepted():
 
 
 def test_lengths_beyond_memory_are_refused_before_they_are_allocated(monkeypatch):
-    monkeypatch.setattr(correlations, "available_memory", lambda: 32 * 100**2)
-    monkeypatch.setattr(correlations, "ALWAYS_THERE", 0)
+    monkeypatch.setattr(_machine, "available_memory", lambda: 32 * 100**2)
+    monkeypatch.setattr(_machine, "ALWAYS_THERE", 0)
     al.prefix_correlation(100, 5)
     for make in (al.prefix_correlation, al.autoregressive_correlation):
         with pytest.raises(ValueError, match=r"^length must be small enough .* got 101\.$"):

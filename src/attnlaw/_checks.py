@@ -3,8 +3,6 @@
 The sentence: ``<argument> must be <condition>, got <value>.``
 """
 
-import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -104,22 +102,6 @@ def choice(argument: str, value: str, options: tuple[str, ...]) -> str:
     if value not in options:
         raise invalid_argument(argument, "one of " + ", ".join(map(repr, options)), value)
     return value
-
-
-ALWAYS_THERE = 2**26  # bytes for which it is not worth asking the system
-
-
-def available_memory() -> float:
-    """Return the bytes that can be allocated without swapping; infinity where none can say."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        return 1024 * next(int(x.split()[1]) for x in lines if x.startswith("MemAvailable"))
-    except (OSError, StopIteration, ValueError):
-        pass
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return float("inf")
 
 
 def frozen(array: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -7,7 +7,8 @@ usual R; any symmetric positive semi-definite matrix with a unit diagonal does a
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._checks import ALWAYS_THERE, available_memory, count, invalid_argument, real_array
+from attnlaw._checks import count, invalid_argument, real_array
+from attnlaw._machine import require_memory
 
 __all__ = [
     "autoregressive_correlation",
@@ -139,15 +140,5 @@ def check_correlation(correlation: ArrayLike) -> NDArray[np.float64]:
 def _checked_length(length: int) -> int:
     """Return the length of a sequence whose L×L correlations fit in memory a few times over."""
     L = count("length", length)
-    needed = 4 * 8 * L * L
-    if needed < ALWAYS_THERE:
-        return L
-    available = available_memory()
-    if needed > available:
-        raise invalid_argument(
-            "length",
-            f"small enough for {needed / 2**30:.1f} GiB of correlations to fit in the "
-            f"{available / 2**30:.1f} GiB of memory available",
-            length,
-        )
+    require_memory(4 * 8 * L * L, "length", length, "correlations")
     return L

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 import attnlaw as al
+from attnlaw._extras import MissingExtra
 from attnlaw.cli import COMMANDS
 
 
@@ -77,7 +78,7 @@ BAD = {
     "predict --spiked 3": "--spiked and --direction belong together; give both or neither.",
     "predict --spiked 3 --direction 0,0": "direction must be different from zero, got",
     "predict --weights optimal --spiked 3 --direction 1,-1": "correlation must be a matrix whose",
-    "predict --length 10000000": "length must be small enough for 2980232.2 GiB of correlations",
+    "predict --length 10000000": "length must be small enough for 2.98e+06 GiB of correlations",
     "predict --autoregressive 0.5 --ridge 1": "correlation must be made of 0, 1 and -1 for an acc",
     "predict --ridge 0": "ridge must be above 0, got 0.0.",
     "simulate --dimension 3000000": "dimension must be small enough for",
@@ -137,7 +138,8 @@ def test_warnings_are_notes_on_stderr(run):
     [
         (MemoryError("Unable to allocate 9 TiB"), "Unable to allocate 9 TiB"),
         (MemoryError(), "the sizes asked for do not fit in memory"),
-        (ModuleNotFoundError("…", name="matplotlib"), "matplotlib is not installed, and this"),
+        (ModuleNotFoundError("…", name="yaml"), "yaml is not installed, and this"),
+        (MissingExtra("dash", "explorer"), "This needs dash, which is not installed: pip install"),
         (OSError("no space\nleft"), "no space left"),
         (OverflowError("too large"), "too large"),
     ],

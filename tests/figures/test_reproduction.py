@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import types
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,8 @@ import pytest
 import attnlaw.figures as figures
 from attnlaw.figures.figure import Check, z_check
 from attnlaw.figures.report import write_report
-from attnlaw.figures.reproduction import reproduce
-from attnlaw.figures.storage import atomic_path, fingerprint, load_tables, save_tables
+from attnlaw.figures.reproduction import _Run, reproduce
+from attnlaw.figures.storage import load_tables, save_tables
 
 
 @pytest.fixture
@@ -123,26 +124,6 @@ def test_tables_come_back_exactly(tmp_path):
         np.testing.assert_array_equal(back[key], values)
 
 
-def test_a_failed_write_leaves_the_old_file(tmp_path):
-    path = tmp_path / "file.txt"
-    path.write_text("old")
-
-    def fail_halfway():
-        with atomic_path(path) as partial:
-            partial.write_text("half")
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        fail_halfway()
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_the_fingerprint_depends_on_the_setting():
-    assert fingerprint(quick=True) != fingerprint(quick=False)
-    assert fingerprint(quick=True) == fingerprint(quick=True)
-
-
 def test_a_missing_number_never_agrees():
     check = Check(quantity="q", predicted=1.0, observed=np.nan, tolerance=1.0, basis="")
     assert not check.agrees
@@ -162,24 +143,34 @@ def test_every_figure_is_a_module_with_the_contract():
             assert hasattr(module, part), f"{name} lacks {part}"
 
 
-POOL = """
-import os, time
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
-from attnlaw.figures.reproduction import end_with_parent
+def test_a_table_of_the_users_own_is_computed_anew_for_its_figure_alone(tmp_path):
+    run = _Run(out=tmp_path, quick=True, seed=0, table=None)
+    given = replace(run, table=tmp_path / "table.npy")
+    assert given.own_files("embedding_table") == {"table": tmp_path / "table.npy"}
+    assert given.mark("embedding_table") != run.mark("embedding_table")
+    assert given.mark("bulk") == run.mark("bulk")
+
+
+def test_workers_end_when_a_run_is_stopped(tmp_path):
+    """They would compute for minutes and share the output, which ends with the last of them."""
+    script = tmp_path / "stopped.py"
+    script.write_text(STOPPED)
+    command = [sys.executable, script, tmp_path / "out"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert "KeyboardInterrupt" in done.stderr
+    assert done.returncode != 0
+
+
+STOPPED = """
+import sys, threading, signal, os
+from pathlib import Path
+from attnlaw.figures.reproduction import reproduce
+
+def stop(name, state):
+    if name == "convergence":
+        threading.Timer(4, os.kill, (os.getpid(), signal.SIGINT)).start()
 
 if __name__ == "__main__":
-    pool = ProcessPoolExecutor(1, get_context("spawn"), initializer=end_with_parent)
-    print(pool.submit(os.getpid).result(), flush=True)
-    time.sleep(60)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    reproduce(["attention_bulk", "convergence"], out=Path(sys.argv[1]), jobs=2, progress=stop)
 """
-
-
-def test_workers_of_a_killed_parent_end(tmp_path):
-    """They share its output, which ends with the last of them."""
-    script = tmp_path / "pool.py"
-    script.write_text(POOL)
-    parent = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True)
-    assert int(parent.stdout.readline()) != parent.pid
-    parent.kill()
-    parent.communicate(timeout=20)

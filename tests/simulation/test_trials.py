@@ -5,6 +5,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 import attnlaw as al
+from attnlaw import _machine
 from attnlaw.simulation._matrix_free import plan as memory
 from attnlaw.simulation.trials import simulate_trial
 from attnlaw.simulation.workers import run_trials
@@ -104,8 +105,8 @@ def test_memory_estimate_covers_what_is_used(change):
 
 def test_memory_is_asked_for_every_worker(monkeypatch):
     one = memory.reference_memory(MODEL, 30)
-    monkeypatch.setattr(memory, "available_memory", lambda: 1.5 * one)
-    monkeypatch.setattr(memory, "ALWAYS_THERE", 0)
+    monkeypatch.setattr(_machine, "available_memory", lambda: 1.5 * one)
+    monkeypatch.setattr(_machine, "ALWAYS_THERE", 0)
     al.simulate(MODEL, 30)
     with pytest.raises(ValueError, match="dimension must be small enough"):
         al.simulate(MODEL, 30, 2, n_jobs=2)

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from attnlaw.sweeps import Sweep, open_sweep, run_sweep
-from attnlaw.sweeps.journal import journal_size
+from attnlaw.sweeps.store import journal_size
 
 pytestmark = pytest.mark.slow
 

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 import attnlaw as al
+from attnlaw._extras import MissingExtra
+from attnlaw._store import exclusive, source_files
 from attnlaw.simulation.trials import trial_memory
 from attnlaw.sweeps import StoreError, Sweep, open_sweep, run_sweep
 from attnlaw.sweeps import run as run_module
 from attnlaw.sweeps import store as store_module
 from attnlaw.sweeps.cells import cell
-from attnlaw.sweeps.files import exclusive
-from attnlaw.sweeps.journal import journal_size, open_journal, read_journal
-from attnlaw.sweeps.provenance import source_files
+from attnlaw.sweeps.store import SOURCES, journal_size, open_journal, read_journal, software
 from attnlaw.theory import predict
 
 from .conftest import CHEAP
@@ -166,7 +166,7 @@ def test_a_kill_between_results_and_journal_is_mended(cheap, tmp_path, reference
     with pytest.raises(Stop):
         run_sweep(cheap, path, progress=stop_after(24))
     journal = (path / "cells.journal").read_bytes()
-    (path / "results.nc.partial").write_bytes(b"torn")
+    (path / ".partial-results.nc").write_bytes(b"torn")
     run_sweep(cheap, path)
     assert same_files(path, reference)
     (path / "cells.journal").write_bytes(journal)
@@ -200,9 +200,9 @@ def test_another_sweep_is_refused(reference, change, name):
     ],
 )
 def test_another_version_is_refused(cheap, tmp_path, monkeypatch, name, words):
-    older = {**store_module.fingerprint(), name: "0.0.1"}
+    older = {**software(), name: "0.0.1"}
     with monkeypatch.context() as patch:
-        patch.setattr(store_module, "fingerprint", lambda: older)
+        patch.setattr(store_module, "software", lambda: older)
         with pytest.raises(Stop):
             run_sweep(cheap, tmp_path / "store", progress=stop_after(0))
     with pytest.raises(StoreError, match=f"continued by the code that began it, got .*{words}"):
@@ -222,7 +222,7 @@ def test_every_module_that_a_cell_uses_is_in_the_fingerprint():
     )
     root = Path(al.__file__).parent
     used = {Path(name).relative_to(root) for name in done.stdout.split()}
-    counted = {file.relative_to(root) for file in source_files()}
+    counted = {file.relative_to(root) for file in source_files(SOURCES)}
     rest = {file for file in used - counted if file.parts[0] != "sweeps"}
     assert not rest
     assert {Path("sweeps", f"{name}.py") for name in ("cells", "grid", "parameters")} <= counted
@@ -301,7 +301,7 @@ def test_the_lock_holds_where_there_is_no_room_for_a_name(tmp_path):
 
 def test_a_disk_without_room_is_told_before_any_work(cheap, tmp_path, monkeypatch):
     usage = shutil.disk_usage(tmp_path)._replace(free=10_000)
-    monkeypatch.setattr("attnlaw.sweeps.files.shutil.disk_usage", lambda path: usage)
+    monkeypatch.setattr("attnlaw._store.shutil.disk_usage", lambda path: usage)
     monkeypatch.setattr(run_module, "compute", None)
     with pytest.raises(StoreError, match=r"with 0.0 MB of room for the results, got 0.0 MB"):
         run_sweep(cheap, tmp_path / "store")
@@ -333,7 +333,7 @@ def test_a_file_is_no_store(cheap, tmp_path):
     [
         ({"n_trials": 10**12}, r"the grid must be small enough for .* got '6,000,000,000,000 cel"),
         ({"dimension": [6, 10**7], "method": "reference"}, "dimension must be small enough for"),
-        ({"sample_ratio": [1.0, 1e-300]}, r"small enough for \d.\de\+\d+ GiB of matrices"),
+        ({"sample_ratio": [1.0, 1e-300]}, r"small enough for \d.\d+e\+\d+ GiB of matrices"),
         ({"vocab_ratio": [0.0, 1e-12]}, "dimension must be small enough for"),
         (
             {"correlation": np.full((3, 3), -0.45) + 1.45 * np.eye(3), "weights": "mean"},
@@ -359,7 +359,7 @@ def test_more_workers_than_the_memory_holds_are_refused(cheap, tmp_path, monkeyp
 
 def test_the_lock_of_a_killed_writer_is_free(tmp_path):
     script = (
-        "import sys, time, pathlib; from attnlaw.sweeps.files import exclusive\n"
+        "import sys, time, pathlib; from attnlaw._store import exclusive\n"
         "with exclusive(pathlib.Path(sys.argv[1])):\n    print(flush=True); time.sleep(60)"
     )
     lock = tmp_path / "lock"
@@ -373,7 +373,7 @@ def test_the_lock_of_a_killed_writer_is_free(tmp_path):
 
 
 def test_a_missing_extra_is_named_before_any_work(cheap, tmp_path, monkeypatch):
-    monkeypatch.setattr(run_module, "find_spec", lambda name: None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'attnlaw\[sweeps\]'"):
+    monkeypatch.setitem(sys.modules, "netCDF4", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'attnlaw\[sweeps\]'"):
         run_sweep(cheap, tmp_path / "store")
     assert not (tmp_path / "store").exists()

@@ -6,6 +6,8 @@ import webbrowser
 
 import click
 
+from attnlaw._extras import require
+
 __all__ = ["command"]
 
 EPILOG = """\b
@@ -30,12 +32,10 @@ def command(host: str, port: int, no_browser: bool) -> None:
 
     The page is served on this machine alone and loads nothing from the network. Ctrl-C ends it.
     """
-    try:
-        from attnlaw.explorer import serve
-    except ModuleNotFoundError as error:
-        raise ValueError(
-            f'{error.name} is not installed; pip install "attnlaw[explorer]" brings it.'
-        ) from None
+    for module in ("dash", "dash_mantine_components", "waitress"):
+        require(module, extra="explorer", purpose="The explorer")
+    from attnlaw.explorer import serve
+
     try:
         server = serve(host, port)
     except OSError as error:

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 import click
 
 from attnlaw.cli.options import json_option
-from attnlaw.cli.output import print_json, print_table, progress_bar, save_json, working
+from attnlaw.cli.output import (
+    print_json,
+    print_table,
+    progress_bar,
+    save_json,
+    save_picture,
+    working,
+)
 
 if TYPE_CHECKING:
     from attnlaw.diagnostics.heads import AttentionMaps, HeadsReport
@@ -142,21 +149,15 @@ def _maps(
 
 
 def _save(out: Path, report: "HeadsReport", maps: "AttentionMaps", pictures: int | None) -> None:
-    import matplotlib.pyplot as plt
-
     from attnlaw.plotting import draw_head, draw_heads
 
-    out.mkdir(parents=True, exist_ok=True)
     save_json(out / "heads.json", report)
-    figure = draw_heads(report)
-    figure.savefig(out / "heads.png", dpi=150)
-    plt.close(figure)
+    save_picture(out / "heads.png", draw_heads(report))
     chosen = report.by_structure[:pictures]
     with progress_bar("drawing heads", len(chosen)) as advance_to:
         for done, finding in enumerate(chosen, start=1):
-            figure = draw_head(finding, maps[finding.layer, finding.head])
-            figure.savefig(out / f"{finding.name}.png", dpi=100)
-            plt.close(figure)
+            picture = draw_head(finding, maps[finding.layer, finding.head])
+            save_picture(out / f"{finding.name}.png", picture, dpi=100)
             advance_to(done)
 
 

@@ -6,10 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
+
+from attnlaw._store import atomic_path
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = [
     "describe_model",
@@ -17,6 +22,7 @@ __all__ = [
     "print_table",
     "progress_bar",
     "save_json",
+    "save_picture",
     "shown",
     "working",
 ]
@@ -30,7 +36,17 @@ def print_json(document: Any) -> None:
 def save_json(path: Path, document: Any) -> None:
     """Write the same document to a file."""
     text = json.dumps(_jsonable(document), indent=2, ensure_ascii=False, allow_nan=False)
-    path.write_text(text + "\n", encoding="utf-8")
+    with atomic_path(path) as partial:
+        partial.write_text(text + "\n", encoding="utf-8")
+
+
+def save_picture(path: Path, picture: "Figure", dpi: int = 150) -> None:
+    """Write a matplotlib figure to a file, and free it."""
+    import matplotlib.pyplot as plt
+
+    with atomic_path(path) as partial:
+        picture.savefig(partial, dpi=dpi)
+    plt.close(picture)
 
 
 @contextmanager

@@ -5,8 +5,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from attnlaw._store import atomic_path
 from attnlaw.cli.options import json_option
-from attnlaw.cli.output import print_json, print_table, progress_bar, save_json, working
+from attnlaw.cli.output import (
+    print_json,
+    print_table,
+    progress_bar,
+    save_json,
+    save_picture,
+    working,
+)
 
 if TYPE_CHECKING:
     from attnlaw.diagnostics import PoolingAdvice
@@ -83,9 +91,9 @@ def command(
 
         from attnlaw.plotting import draw_pooling
 
-        out.mkdir(parents=True, exist_ok=True)
-        draw_pooling(advice).savefig(out / "pool.png", dpi=150)
-        np.save(out / "weights.npy", advice[advice.best].weights)
+        save_picture(out / "pool.png", draw_pooling(advice))
+        with atomic_path(out / "weights.npy") as partial:
+            np.save(partial, advice[advice.best].weights)
         save_json(out / "pool.json", advice)
     if as_json:
         print_json(advice)

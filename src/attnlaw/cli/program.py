@@ -10,6 +10,8 @@ from typing import Any, NoReturn
 
 import click
 
+from attnlaw._extras import MissingExtra
+
 __all__ = ["Program"]
 
 BAD_INPUT, INTERRUPTED = 2, 130
@@ -79,9 +81,10 @@ class Program(click.Group):
             sys.exit(0)
         except MemoryError as error:
             _fail(str(error) or "the sizes asked for do not fit in memory", BAD_INPUT)
+        except MissingExtra as error:
+            _fail(str(error), BAD_INPUT)
         except ModuleNotFoundError as error:
-            bare = f"{error.name} is not installed, and this command needs it"
-            _fail(str(error) if "pip install" in str(error) else bare, BAD_INPUT)
+            _fail(f"{error.name} is not installed, and this command needs it", BAD_INPUT)
         except (ValueError, TypeError, OSError, OverflowError) as error:
             _fail(str(error), BAD_INPUT)
 

@@ -1,6 +1,5 @@
-"""`attnlaw reproduce`: the figures of both papers, with verdicts, in one folder."""
+"""`attnlaw reproduce`: the figures of the papers, with verdicts, in one folder."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,19 +56,18 @@ def command(
 ) -> None:
     """Compute, draw and judge the figures of the papers (all of them, or those named)."""
     from attnlaw.figures import load_figure
-    from attnlaw.figures.embedding_table import USER_FILE
     from attnlaw.figures.report import write_report
     from attnlaw.figures.reproduction import reproduce
 
     if only_list:
         print_table(["figure", ""], [[name, load_figure(name).TITLE] for name in FIGURES])
         return
-    if table is not None:
-        os.environ[USER_FILE] = str(table.resolve())
     names = list(dict.fromkeys(figures)) or list(FIGURES)
     cost = {name: load_figure(name).SECONDS[0 if quick else 1] for name in names}
     with _progress(cost, out) as told:
-        done = reproduce(names, out=out, quick=quick, jobs=jobs, seed=seed, progress=told)
+        done = reproduce(
+            names, out=out, quick=quick, jobs=jobs, seed=seed, table=table, progress=told
+        )
     report = write_report(done, out, quick=quick)
     if as_json:
         print_json({"report": str(report), "figures": [_document(figure) for figure in done]})

@@ -1,7 +1,6 @@
 """`attnlaw sweep`: a grid of models, observed beside its predictions."""
 
 import logging
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from attnlaw._machine import n_cores
 from attnlaw.cli.options import json_option
 from attnlaw.cli.output import print_json
 
@@ -64,7 +64,7 @@ def command(
     if scheduler is not None and jobs is not None:
         raise click.UsageError("--jobs and --scheduler exclude each other.")
     sweep = load_sweep(grid)
-    n_jobs = 1 if scheduler is not None else min(jobs or _n_cores(), sweep.n_cells)
+    n_jobs = 1 if scheduler is not None else min(jobs or n_cores(), sweep.n_cells)
     bar = _Bar(sweep.n_cells)
     try:
         with bar, _without_logs():
@@ -186,10 +186,3 @@ def _facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ),
         ("open with", f"attnlaw.sweeps.open_sweep({summary['store']!r})"),
     ]
-
-
-def _n_cores() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not every system has it
-        return os.cpu_count() or 1

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from attnlaw.cli.options import json_option
-from attnlaw.cli.output import print_json, print_table, save_json, working
+from attnlaw.cli.output import print_json, print_table, save_json, save_picture, working
 
 if TYPE_CHECKING:
     from attnlaw.diagnostics import TableReport
@@ -65,8 +65,7 @@ def command(
     if out is not None:
         from attnlaw.plotting import draw_table
 
-        out.mkdir(parents=True, exist_ok=True)
-        draw_table(report).savefig(out / "table.png", dpi=150)
+        save_picture(out / "table.png", draw_table(report))
         save_json(out / "table.json", report)
     if as_json:
         print_json(report)

@@ -6,6 +6,7 @@ imported when they are asked for.
 
 from typing import TYPE_CHECKING, Any
 
+from attnlaw._extras import require
 from attnlaw.estimators.artefacts import Artefact
 from attnlaw.estimators.components import ComponentAnalysis, signal_components
 from attnlaw.estimators.outliers import OutlierTest, outlier_test
@@ -41,11 +42,5 @@ def __getattr__(name: str) -> Any:
 
     if name not in SKLEARN_OBJECTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        module = import_module(f"{__name__}.{SKLEARN_OBJECTS[name]}")
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "sklearn":
-            raise
-        message = f"{name} needs scikit-learn: pip install 'attnlaw[estimators]'."
-        raise ModuleNotFoundError(message, name="sklearn") from None
-    return getattr(module, name)
+    require("sklearn", extra="estimators", purpose=name)
+    return getattr(import_module(f"{__name__}.{SKLEARN_OBJECTS[name]}"), name)

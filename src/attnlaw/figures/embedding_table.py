@@ -1,8 +1,8 @@
 """P1 Fig. 7: spectra of real embedding tables, and a prediction about them that can fail."""
 
-import os
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,9 +29,6 @@ CLAIM = (
 )
 SECONDS = (20.0, 25.0)
 
-USER_FILE = "ATTNLAW_TABLE"
-"""Environment variable through which the command line hands over a user's file."""
-
 NAMES = {"smollm2": "SmolLM2-135M", "minilm": "all-MiniLM-L6-v2", "wordllama": "WordLlama"}
 SYNTHETIC = "synthetic table"
 
@@ -46,15 +43,15 @@ def setting(quick: bool) -> dict[str, str]:
     }
 
 
-def compute(quick: bool, rng: np.random.Generator) -> Tables:
-    """Inspect every table at hand."""
+def compute(quick: bool, rng: np.random.Generator, table: Path | None = None) -> Tables:
+    """Inspect the user's table, or every table at hand."""
     spectrum: Pieces = []
     line: Pieces = []
     outliers: Pieces = []
     subset: Pieces = []
     facts: Pieces = []
-    for name, table in _tables(rng):
-        report = inspect_table(table, rng=rng)
+    for name, rows_of_table in _tables(rng, table):
+        report = inspect_table(rows_of_table, rng=rng)
         k = len(report.outliers)
         bins = np.geomspace(0.7 * report.eigenvalues[-1], 1.4 * report.eigenvalues[0], 71)
         bars = histogram(report.eigenvalues[k:], bins, logarithmic=True)
@@ -93,11 +90,12 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
     }
 
 
-def _tables(rng: np.random.Generator) -> Iterator[tuple[str, EmbeddingTable | np.ndarray]]:
+def _tables(
+    rng: np.random.Generator, file: Path | None
+) -> Iterator[tuple[str, EmbeddingTable | np.ndarray]]:
     """Give the user's table, or those installed, or a synthetic one."""
-    if os.environ.get(USER_FILE):
-        table = read_table(os.environ[USER_FILE])
-        yield os.path.basename(os.environ[USER_FILE].rstrip("/")), table
+    if file is not None:
+        yield file.name, read_table(file)
         return
     found = False
     for name in TABLES:

@@ -4,7 +4,8 @@ A figure is a module of this package with
 
 - ``TITLE``, ``CLAIM`` (what the paper says) and ``SECONDS`` (rough cost, for the time left);
 - ``setting(quick)``: the parameters used, as words to show;
-- ``compute(quick, rng)``: tables of numbers, predicted beside observed;
+- ``compute(quick, rng)``: tables of numbers, predicted beside observed (`embedding_table` also
+  takes a ``table`` of the user's own);
 - ``draw(tables)``: a matplotlib figure made from the tables alone;
 - ``check(tables)``: the comparisons that the verdict is made of.
 
@@ -14,6 +15,7 @@ from the tables on disk, and every number in the report can be traced to a file.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -40,7 +42,7 @@ class FigureModule(Protocol):
     def setting(self, quick: bool) -> dict[str, str]:
         """Parameters used, as words."""
 
-    def compute(self, quick: bool, rng: np.random.Generator) -> Tables:
+    def compute(self, quick: bool, rng: np.random.Generator, **own: Path) -> Tables:
         """Make the numbers."""
 
     def draw(self, tables: Tables) -> "Figure":

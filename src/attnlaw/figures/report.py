@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 
 import attnlaw
+from attnlaw._extras import require
+from attnlaw._store import atomic_path
 from attnlaw.figures.reproduction import Reproduced
-from attnlaw.figures.storage import atomic_path
 
 __all__ = ["typeset", "write_report"]
 
@@ -29,6 +30,8 @@ def write_report(figures: Sequence[Reproduced], out: Path, *, quick: bool) -> Pa
     quick : bool
         Said at the top of the page, since quick numbers are not the last word.
     """
+    for module in ("jinja2", "latex2mathml"):
+        require(module, extra="figures", purpose="The report")
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 

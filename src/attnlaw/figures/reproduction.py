@@ -1,29 +1,28 @@
 """Compute, draw and judge a set of figures, on one process or several; go on after a stop."""
 
 import json
-import os
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from attnlaw._checks import count
+from attnlaw._extras import require
+from attnlaw._machine import end_with_parent, one_thread_in_children
+from attnlaw._store import atomic_path, checksum, fingerprint
 from attnlaw.figures import FIGURES, load_figure
-from attnlaw.figures.embedding_table import USER_FILE
 from attnlaw.figures.figure import Check
-from attnlaw.figures.storage import atomic_path, fingerprint, load_tables, save_tables
+from attnlaw.figures.storage import load_tables, save_tables
 from attnlaw.plotting import style
 
 __all__ = ["Reproduced", "reproduce"]
 
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+TABLE_FIGURE = "embedding_table"  # the figure that takes a table of the user's own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +57,7 @@ def reproduce(
     quick: bool = False,
     jobs: int = 1,
     seed: int = 0,
+    table: Path | None = None,
     progress: Callable[[str, str], None] = lambda name, state: None,
 ) -> list[Reproduced]:
     """Reproduce figures into a folder; figures that are there already are not computed again.
@@ -74,6 +74,8 @@ def reproduce(
         Number of processes; each computes whole figures with one thread of linear algebra.
     seed : int
         Every figure draws from a stream of its own, fixed by this and the figure's name.
+    table : path, optional
+        An embedding table of the user's own, for the figure ``embedding_table``.
     progress : callable
         Told ``(name, "started" | "done")`` as figures begin and end.
 
@@ -85,37 +87,58 @@ def reproduce(
     jobs = count("jobs", jobs)
     for name in names:
         load_figure(name)
-    mark = fingerprint(quick=quick, seed=seed, table=os.environ.get(USER_FILE))
-    if jobs == 1:
-        done = {}
-        for name in names:
-            progress(name, "started")
-            done[name] = _reproduce_one(name, out, quick, seed, mark)
-            progress(name, "done")
-        return [done[name] for name in names]
-    return _reproduce_many(names, out, quick, seed, mark, jobs, progress)
+    require("matplotlib", extra="figures", purpose="A figure")
+    run = _Run(out=out, quick=quick, seed=seed, table=None if table is None else table.resolve())
+    if jobs > 1:
+        return _reproduce_many(names, run, jobs, progress)
+    done = []
+    for name in names:
+        progress(name, "started")
+        done.append(_reproduce_one(name, run))
+        progress(name, "done")
+    return done
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Run:
+    """What the figures of one call of `reproduce` have in common."""
+
+    out: Path
+    quick: bool
+    seed: int
+    table: Path | None
+
+    def own_files(self, name: str) -> dict[str, Path]:
+        """Return the user's own files that a figure takes."""
+        return {"table": self.table} if self.table is not None and name == TABLE_FIGURE else {}
+
+    def mark(self, name: str) -> str:
+        """Identify a computation by its setting, the software and all of the library's source.
+
+        Results with another mark are computed again. Any edit of the source changes the mark;
+        an edit of the user's own file, whose name alone is in it, does not.
+        """
+        files = {key: str(path) for key, path in self.own_files(name).items()}
+        setting = {"quick": self.quick, "seed": self.seed, **files, "software": fingerprint()}
+        return checksum([json.dumps(setting, sort_keys=True)])
 
 
 def _reproduce_many(
-    names: Sequence[str],
-    out: Path,
-    quick: bool,
-    seed: int,
-    mark: str,
-    jobs: int,
-    progress: Callable[[str, str], None],
+    names: Sequence[str], run: _Run, jobs: int, progress: Callable[[str, str], None]
 ) -> list[Reproduced]:
     """Hand figures to processes, the most expensive first, so that no core waits at the end."""
-    waiting = sorted(names, key=lambda name: -load_figure(name).SECONDS[0 if quick else 1])
+    waiting = sorted(names, key=lambda name: -load_figure(name).SECONDS[0 if run.quick else 1])
     running: dict[Future[Reproduced], str] = {}
     done: dict[str, Reproduced] = {}
-    workers = ProcessPoolExecutor(jobs, get_context("spawn"), initializer=end_with_parent)
-    with _one_thread_each(), workers as pool:
+    context = get_context("spawn")
+    lifeline, end_of_parent = context.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(jobs, context, initializer=end_with_parent, initargs=(lifeline,))
+    with one_thread_in_children(), pool:
         try:
             while waiting or running:
                 while waiting and len(running) < jobs:
                     name = waiting.pop(0)
-                    running[pool.submit(_reproduce_one, name, out, quick, seed, mark)] = name
+                    running[pool.submit(_reproduce_one, name, run)] = name
                     progress(name, "started")
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     name = running.pop(future)
@@ -123,59 +146,28 @@ def _reproduce_many(
                     progress(name, "done")
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            for process in list(pool._processes.values()):
-                process.terminate()
+            end_of_parent.close()  # the workers end at once
             raise
     return [done[name] for name in names]
 
 
-def end_with_parent() -> None:
-    """Let this process end when the one that started it does, however that ends.
-
-    Idle workers of a killed parent would wait for it for ever.
-    """
-
-    def watch() -> None:
-        parent = parent_process()
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Let child processes start with one BLAS thread: more fight for the same cores."""
-    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
-    os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
-def _reproduce_one(name: str, out: Path, quick: bool, seed: int, mark: str) -> Reproduced:
+def _reproduce_one(name: str, run: _Run) -> Reproduced:
     """Compute a figure unless its tables are on disk; draw and judge it from the tables."""
-    figure = load_figure(name)
+    figure, out, mark = load_figure(name), run.out, run.mark(name)
     manifest_path = out / "manifests" / f"{name}.json"
     manifest = _read_manifest(manifest_path)
     files = [f"tables/{name}-{table}.csv" for table in manifest.get("tables", [])]
     resumed = manifest.get("fingerprint") == mark and all((out / f).exists() for f in files)
     if not resumed:
         started = time.perf_counter()
-        rng = np.random.default_rng([seed, *name.encode()])
-        tables = figure.compute(quick, rng)
+        rng = np.random.default_rng([run.seed, *name.encode()])
+        tables = figure.compute(run.quick, rng, **run.own_files(name))
         save_tables(tables, out / "tables", name)
         manifest = {
             "fingerprint": mark,
             "tables": list(tables),
-            "quick": quick,
-            "seed": seed,
+            "quick": run.quick,
+            "seed": run.seed,
             "seconds": time.perf_counter() - started,
         }
     tables = load_tables(out / "tables", name, manifest["tables"])
@@ -188,7 +180,7 @@ def _reproduce_one(name: str, out: Path, quick: bool, seed: int, mark: str) -> R
         name=name,
         title=figure.TITLE,
         claim=figure.CLAIM,
-        setting=figure.setting(quick),
+        setting=figure.setting(run.quick),
         checks=checks,
         files=pictures + [f"tables/{name}-{table}.csv" for table in tables],
         seconds=manifest["seconds"],

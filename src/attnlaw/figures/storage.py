@@ -1,45 +1,15 @@
-"""Tables and manifests on disk: written whole or not at all, read back exactly."""
+"""Tables on disk: written whole or not at all, read back exactly."""
 
 import csv
-import hashlib
-import json
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import attnlaw
+from attnlaw._store import atomic_path
 from attnlaw.figures.figure import Table, Tables
 
-__all__ = ["atomic_path", "fingerprint", "load_tables", "save_tables"]
-
-
-@contextmanager
-def atomic_path(path: Path) -> Iterator[Path]:
-    """Write to the path this gives; it replaces `path` only when the block ends well."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{os.getpid()}-{path.name}")  # the suffix stays: savefig reads it
-    try:
-        yield partial
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def fingerprint(**setting: Any) -> str:
-    """Identify a computation: its setting, and every line of the library's source.
-
-    A changed formula thus makes earlier results stale, and nothing else does.
-    """
-    digest = hashlib.sha256(json.dumps(setting, sort_keys=True).encode())
-    root = Path(attnlaw.__file__).parent
-    for source in sorted(root.rglob("*.py")):
-        digest.update(source.relative_to(root).as_posix().encode())
-        digest.update(source.read_bytes())
-    return digest.hexdigest()
+__all__ = ["load_tables", "save_tables"]
 
 
 def save_tables(tables: Tables, folder: Path, figure: str) -> None:

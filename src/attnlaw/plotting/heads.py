@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnlaw._checks import Floats
+from attnlaw._extras import require
 from attnlaw.diagnostics.heads.findings import HeadFinding, HeadsReport, head_histogram
 from attnlaw.plotting import style
 
@@ -20,6 +21,7 @@ _TESTS = ("distance", "structure", "top value", "place", "scores", "twins")
 
 def draw_heads(report: HeadsReport) -> "Figure":
     """Draw structure and inverse temperature over layers × heads, with letters for verdicts."""
+    require("matplotlib", extra="figures", purpose="A picture")
     import matplotlib.pyplot as plt
 
     layers, heads = report.n_layers, report.n_heads
@@ -63,6 +65,7 @@ def _heat_map(axes: "Axes", values: Floats, title: str, most: float, colours: st
 
 def draw_head(finding: HeadFinding, attention: Floats | None = None) -> "Figure":
     """Draw a head's singular values with their law, its tests and, if given, its map."""
+    require("matplotlib", extra="figures", purpose="A picture")
     import matplotlib.pyplot as plt
 
     wide = attention is not None

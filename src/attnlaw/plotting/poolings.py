@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attnlaw._extras import require
 from attnlaw.diagnostics.pooling.candidates import PoolingAdvice, PoolingCandidate
 from attnlaw.laws.separable import SeparableLaw
 from attnlaw.plotting import style
@@ -19,6 +20,7 @@ _LOOK = {"trained": "optimal"}  # names of ours that share the colour of another
 
 def draw_pooling(advice: PoolingAdvice) -> "Figure":
     """Draw how the poolings fare, their weights, and the spectrum of the recommended one."""
+    require("matplotlib", extra="figures", purpose="A picture")
     import matplotlib.pyplot as plt
 
     with style.sheet():

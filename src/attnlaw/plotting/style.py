@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from attnlaw._extras import require
+
 __all__ = [
     "EDGE",
     "IDEALISED",
@@ -46,6 +48,7 @@ WEIGHTING_MARKERS = {
 @contextmanager
 def sheet() -> Iterator[None]:
     """Draw inside this block with the project's style sheet."""
+    require("matplotlib", extra="figures", purpose="A picture")
     import matplotlib.pyplot as plt
 
     with plt.style.context(Path(__file__).with_name("attnlaw.mplstyle")):

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlaw._extras import require
 from attnlaw.diagnostics.tables.inspection import TableReport, noise_law
 from attnlaw.laws.separable import SeparableLaw
 from attnlaw.plotting import style
@@ -18,6 +19,7 @@ __all__ = ["draw_table"]
 
 def draw_table(report: TableReport) -> "Figure":
     """Draw the spectrum with the law of its noise, and the subsets with their prediction."""
+    require("matplotlib", extra="figures", purpose="A picture")
     import matplotlib.pyplot as plt
 
     with style.sheet():

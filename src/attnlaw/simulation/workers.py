@@ -1,18 +1,14 @@
 """Independent trials on one process or several; the answer is the same."""
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
-from functools import cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from attnlaw._checks import Random, count, random_generator
+from attnlaw._machine import one_blas_thread
 
-if TYPE_CHECKING:
-    from threadpoolctl import ThreadpoolController
-
-__all__ = ["Progress", "one_blas_thread", "run_trials"]
+__all__ = ["Progress", "run_trials"]
 
 Result = TypeVar("Result")
 Progress = Callable[[int], None]
@@ -74,18 +70,3 @@ def _run(
 
     with parallel_config("loky", n_jobs=n_jobs, inner_max_num_threads=1):
         yield from Parallel(return_as="generator")(map(delayed(trial), streams))
-
-
-def one_blas_thread() -> AbstractContextManager[object]:
-    """Keep BLAS to one thread in a block: for many small matrices that is much the fastest."""
-    context: AbstractContextManager[object] = _threads().limit(limits=1, user_api="blas")
-    return context
-
-
-@cache
-def _threads() -> "ThreadpoolController":
-    """Find the libraries that use threads, once: the search takes a millisecond."""
-    import scipy.linalg  # noqa: F401  has a BLAS of its own, which must be there to be found
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()

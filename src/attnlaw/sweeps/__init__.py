@@ -1,7 +1,7 @@
 """Sweeps: grids of models, observed on one process or a thousand, resumed after any kill."""
 
+from attnlaw._store import StoreError
 from attnlaw.sweeps.description import load_sweep
-from attnlaw.sweeps.files import StoreError
 from attnlaw.sweeps.grid import Sweep
 from attnlaw.sweeps.run import open_sweep, run_sweep
 

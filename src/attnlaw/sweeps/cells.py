@@ -1,20 +1,19 @@
 """A cell: the piece of a sweep that is computed, stored, and lost or kept as a whole."""
 
-import hashlib
 import json
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from attnlaw._checks import Floats
+from attnlaw._store import checksum
 from attnlaw.models import PooledSequences
 from attnlaw.results import Accuracy, Spike
 from attnlaw.sweeps.grid import Sweep
 
-__all__ = ["Cell", "Results", "cell", "cell_shape", "compute", "one_thread"]
+__all__ = ["Cell", "Results", "cell", "cell_shape", "compute"]
 
 Results = Generator[tuple[int, Floats], None, None]
 """Places of cells and what they observed, as they come."""
@@ -53,10 +52,10 @@ def cell(sweep: Sweep, index: int) -> Cell:
     here = {name: axes[name][int(k)] for name, k in zip(axes, place, strict=True)}
     first_trial = here.pop("first_trial")
     point = {**sweep.parameters, **here}
-    digest = hashlib.sha256(json.dumps(_identity(sweep, point), sort_keys=True).encode()).digest()
+    key = checksum([json.dumps(_identity(sweep, point), sort_keys=True)])
     stream = np.random.SeedSequence(
         sweep.seed,
-        spawn_key=tuple(np.frombuffer(digest, "<u4").tolist()),
+        spawn_key=tuple(np.frombuffer(bytes.fromhex(key), "<u4").tolist()),
         n_children_spawned=first_trial,
     )
     label = ", ".join(f"{name} = {value!r}" for name, value in here.items())
@@ -101,14 +100,3 @@ def _identity(sweep: Sweep, point: dict[str, Any]) -> dict[str, Any]:
         identity["signal_norm"] = point["signal_norm"]
         identity["ridge"] = point.get("ridge")
     return identity
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Hold linear algebra to one thread: sums shared by several are rounded differently."""
-    from threadpoolctl import threadpool_limits
-
-    import attnlaw.simulation  # noqa: F401  the libraries must be there to be limited
-
-    with threadpool_limits(limits=1):
-        yield

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnlaw._checks import Floats, invalid_argument
-from attnlaw.sweeps.cells import Results, cell, compute, one_thread
+from attnlaw._machine import one_blas_thread
+from attnlaw.sweeps.cells import Results, cell, compute
 from attnlaw.sweeps.grid import Sweep
-from attnlaw.sweeps.provenance import difference, fingerprint
+from attnlaw.sweeps.store import software, software_difference
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -49,7 +50,7 @@ def on_dask(sweep: Sweep, cells: Sequence[int], client: "Client") -> Results:
     """
     from distributed import as_completed
 
-    description, software = json.dumps(sweep.plain), fingerprint()
+    description, ours = json.dumps(sweep.plain), software()
     waiting = iter(cells)
     tasks: dict[Future[Any], list[int]] = {}  # cells that are with the scheduler
     finished = as_completed(loop=client.loop)
@@ -59,7 +60,7 @@ def on_dask(sweep: Sweep, cells: Sequence[int], client: "Client") -> Results:
             if time.monotonic() > asked + CENSUS_SECONDS:
                 room, asked = _room(client), time.monotonic()
             while len(tasks) < room and (some := list(itertools.islice(waiting, size))):
-                future = client.submit(_compute, description, software, some, pure=False)
+                future = client.submit(_compute, description, ours, some, pure=False)
                 tasks[future] = some
                 finished.add(future)
             if not tasks:
@@ -129,9 +130,9 @@ def _result(sweep: Sweep, index: int, future: "Future[Any]") -> tuple[float, Flo
         ) from error
 
 
-def _compute(description: str, software: dict[str, str], cells: list[int]) -> tuple[float, Floats]:
+def _compute(description: str, callers: dict[str, str], cells: list[int]) -> tuple[float, Floats]:
     """Compute cells on a worker of the cluster; return how long that took, and their values."""
-    _check_software(json.dumps(software, sort_keys=True))
+    _check_software(json.dumps(callers, sort_keys=True))
     _limit_threads()
     begun = time.perf_counter()
     values = np.stack([compute(_sweep(description), index) for index in cells])
@@ -144,8 +145,8 @@ def _sweep(description: str) -> Sweep:
 
 
 @cache
-def _check_software(software: str) -> None:
-    changed = difference(json.loads(software))
+def _check_software(callers: str) -> None:
+    changed = software_difference(json.loads(callers))
     if changed:
         raise invalid_argument("the software of every worker", "that of the caller", changed)
 
@@ -153,6 +154,6 @@ def _check_software(software: str) -> None:
 @cache
 def _limit_threads() -> Any:
     """Hold this process to one thread of linear algebra for good: its threads compute cells."""
-    limit = one_thread()
+    limit = one_blas_thread()
     limit.__enter__()
     return limit

@@ -1,9 +1,9 @@
 """Results of a sweep as a labelled dataset: observed and predicted, side by side."""
 
-import hashlib
 import json
 import warnings
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw._checks import Floats, RegimeWarning
+from attnlaw._store import checksum
 from attnlaw.sweeps.grid import Sweep
 
 if TYPE_CHECKING:
@@ -105,12 +106,10 @@ def load(path: Path) -> "Dataset":
 
 def values_digest(data: "Dataset") -> str:
     """Return the SHA-256 of all variables, by name: equal when every byte of them is."""
-    digest = hashlib.sha256()
-    for name in sorted(map(str, data.data_vars)):
-        values = np.ascontiguousarray(data[name].values)
-        digest.update(f"{name} {values.dtype.str} {values.shape}".encode())
-        digest.update(values.tobytes())
-    return digest.hexdigest()
+    names = sorted(map(str, data.data_vars))
+    arrays = ((name, np.ascontiguousarray(data[name].values)) for name in names)
+    parts = ((f"{name} {x.dtype.str} {x.shape}", x.tobytes()) for name, x in arrays)
+    return checksum(chain.from_iterable(parts))
 
 
 def predicted(sweep: Sweep) -> dict[str, NDArray[Any]]:

@@ -3,14 +3,20 @@
 Workers are plain child processes that import attnlaw and nothing of the caller, so a script
 needs no ``if __name__ == "__main__"``. A worker that dies (out of memory, say) is replaced and
 its cell computed again; when the caller dies the workers end by themselves.
+
+A worker reads the sweep as JSON in its first line of input and the place of a cell in every
+further line. Its answer is a header (the length, negative for an error in JSON) and that many
+bytes.
 """
 
 import json
 import os
 import queue
+import struct
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -18,15 +24,15 @@ from typing import Any
 import numpy as np
 
 from attnlaw._checks import Floats
-from attnlaw.sweeps.cells import Results, cell, cell_shape
+from attnlaw._machine import ONE_THREAD, end_with_parent
+from attnlaw.sweeps.cells import Results, cell, cell_shape, compute
 from attnlaw.sweeps.grid import Sweep
-from attnlaw.sweeps.worker import HEADER
 
-__all__ = ["on_processes"]
+__all__ = ["on_processes", "work"]
 
-COMMAND = "from attnlaw.sweeps.worker import main; main()"
+COMMAND = "from attnlaw.sweeps.processes import work; work()"
+HEADER = struct.Struct("<q")
 ATTEMPTS = 3  # of a cell whose worker dies
-THREADS = ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMBA", "NUMEXPR")
 
 # Ctrl-C at the terminal is for the caller alone, who then ends the workers.
 APART: dict[str, Any] = {"creationflags": 0x200} if os.name == "nt" else {"process_group": 0}
@@ -34,21 +40,43 @@ APART: dict[str, Any] = {"creationflags": 0x200} if os.name == "nt" else {"proce
 
 def on_processes(sweep: Sweep, cells: Sequence[int], n_jobs: int) -> Results:
     """Compute cells on `n_jobs` processes; yield their places and values as they come."""
-    crew = _Crew(sweep, cells)
-    threads = [threading.Thread(target=crew.drive) for _ in range(min(n_jobs, len(cells)))]
+    workers = _Workers(sweep, cells)
+    threads = [threading.Thread(target=workers.drive) for _ in range(min(n_jobs, len(cells)))]
     for thread in threads:
         thread.start()
     try:
         for _ in cells:
-            answer = crew.answers.get()
+            answer = workers.answers.get()
             if isinstance(answer, Exception):
                 raise answer
             yield answer
     finally:
-        crew.dismiss()
+        workers.stop()
         for thread in threads:
             thread.join()
-        crew.bury()
+        workers.close()
+
+
+def work() -> None:
+    """Compute cells in a worker process until its input ends."""
+    end_with_parent()
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever prints must not get between the answers
+    sweep = Sweep(**json.loads(sys.stdin.readline()))
+    for line in sys.stdin:
+        try:
+            payload = compute(sweep, int(line)).astype("<f8").tobytes()
+            header = HEADER.pack(len(payload))
+        except Exception as error:
+            text = str(error) if isinstance(error, ValueError) else traceback.format_exc()
+            notes = getattr(error, "__notes__", [])
+            payload = json.dumps([type(error).__name__, text, notes]).encode()
+            header = HEADER.pack(-len(payload))
+        try:
+            answers.write(header + payload)
+            answers.flush()
+        except BrokenPipeError:  # nobody listens any more, and so there is nobody to tell
+            os._exit(1)
 
 
 class _WorkerDied(Exception):
@@ -98,7 +126,7 @@ class _Worker:
         """End the process at once; whoever waits for its answer hears that it died."""
         self._process.kill()
 
-    def bury(self) -> int:
+    def close(self) -> int:
         """Free what is left of the process, and return what it ended with."""
         self._process.kill()
         for pipe in (self._process.stdin, self._process.stdout):
@@ -107,14 +135,14 @@ class _Worker:
         return self._process.wait()
 
 
-class _Crew:
+class _Workers:
     """Workers, the cells they still have to compute, and the answers they have given."""
 
     def __init__(self, sweep: Sweep, cells: Sequence[int]) -> None:
         self._sweep = sweep
         self._cells = iter(cells)
         self._workers: set[_Worker] = set()
-        self._is_dismissed = False
+        self._is_stopped = False
         self._lock = threading.Lock()
         self.answers: queue.SimpleQueue[tuple[int, Floats] | Exception] = queue.SimpleQueue()
 
@@ -128,42 +156,42 @@ class _Crew:
         except Exception as error:
             self.answers.put(error)
 
-    def dismiss(self) -> None:
+    def stop(self) -> None:
         """End all workers at once."""
         with self._lock:
-            self._is_dismissed = True
+            self._is_stopped = True
             for worker in self._workers:
                 worker.kill()
 
-    def bury(self) -> None:
+    def close(self) -> None:
         """Free what is left of the workers, once nobody talks to them any more."""
         for worker in self._workers:
-            worker.bury()
+            worker.close()
 
     def _next(self) -> int | None:
         with self._lock:
-            return None if self._is_dismissed else next(self._cells, None)
+            return None if self._is_stopped else next(self._cells, None)
 
     def _compute(self, worker: _Worker | None, index: int) -> tuple[_Worker, Floats]:
         """Compute a cell, on another worker if this one dies of it."""
         status = 0
         for _ in range(ATTEMPTS):
-            worker = worker or self._hire()
+            worker = worker or self._spawn()
             try:
                 return worker, worker.compute(index)
             except _WorkerDied:
                 with self._lock:
                     self._workers.discard(worker)
-                status, worker = worker.bury(), None
+                status, worker = worker.close(), None
         raise RuntimeError(
             f"A worker process died {ATTEMPTS} times, the last time with status {status} "
             f"({'killed: out of memory?' if status == -9 else 'see its messages above'}), in "
             f"{cell(self._sweep, index).label}."
         )
 
-    def _hire(self) -> _Worker:
+    def _spawn(self) -> _Worker:
         with self._lock:
-            if self._is_dismissed:
+            if self._is_stopped:
                 raise RuntimeError("The sweep has been stopped.")
             worker = _Worker(self._sweep)
             self._workers.add(worker)
@@ -172,9 +200,8 @@ class _Crew:
 
 def _environment() -> dict[str, str]:
     """Return the environment of a worker: one thread, and the same modules as here."""
-    threads = {f"{name}_NUM_THREADS": "1" for name in THREADS}
     path = os.pathsep.join(entry for entry in sys.path if entry)
-    return {**os.environ, **threads, "VECLIB_MAXIMUM_THREADS": "1", "PYTHONPATH": path}
+    return {**os.environ, **ONE_THREAD, "PYTHONPATH": path}
 
 
 def _error(kind: str, text: str, notes: list[str]) -> Exception:

@@ -3,14 +3,14 @@
 import math
 from typing import Any
 
-from attnlaw._checks import available_memory, invalid_argument
+from attnlaw._checks import invalid_argument
+from attnlaw._machine import GIB, available_memory
 from attnlaw.sweeps import dataset
 from attnlaw.sweeps.cells import cell_shape
 from attnlaw.sweeps.grid import Sweep
 
 __all__ = ["rehearse"]
 
-GIB = 2**30
 COPIES = 4  # of all results that are in memory while the dataset is made and written
 
 

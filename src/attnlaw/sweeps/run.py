@@ -2,19 +2,19 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attnlaw._checks import count, invalid_argument
+from attnlaw._extras import require
+from attnlaw._machine import one_blas_thread
+from attnlaw._store import require_room
 from attnlaw.sweeps import dataset
-from attnlaw.sweeps.cells import Results, compute, one_thread
+from attnlaw.sweeps.cells import Results, compute
 from attnlaw.sweeps.cluster import connected, on_dask
-from attnlaw.sweeps.files import require_room
 from attnlaw.sweeps.grid import Sweep
-from attnlaw.sweeps.journal import journal_size, open_journal, read_journal
 from attnlaw.sweeps.processes import on_processes
 from attnlaw.sweeps.rehearsal import rehearse
 from attnlaw.sweeps.store import (
@@ -22,7 +22,10 @@ from attnlaw.sweeps.store import (
     RESULTS,
     check_same,
     is_finished,
+    journal_size,
+    open_journal,
     put_results,
+    read_journal,
     read_manifest,
     writing,
 )
@@ -88,7 +91,9 @@ def run_sweep(
     count("n_jobs", n_jobs)
     if scheduler is not None and n_jobs != 1:
         raise invalid_argument("n_jobs", "left out when a scheduler is given", n_jobs)
-    _require_extras("distributed" if scheduler is not None else None)
+    _require_extras()
+    if scheduler is not None:
+        require("distributed", extra="cluster", purpose="A sweep on a cluster")
     store = Path(path)
     if is_finished(store):  # perhaps by somebody else, in a place where nothing may be written
         check_same(store, sweep)
@@ -169,7 +174,7 @@ def _bytes_to_write(sweep: Sweep, journal: Path) -> int:
 
 
 def _here(sweep: Sweep, cells: Sequence[int]) -> Results:
-    with one_thread():
+    with one_blas_thread():
         for index in cells:
             yield index, compute(sweep, index)
 
@@ -180,12 +185,7 @@ def _from_journal(store: Path) -> "Dataset":
     return dataset.labelled(sweep, done, values, software)
 
 
-def _require_extras(cluster: str | None = None) -> None:
-    """Say what to install, before any work is done that could then not be saved."""
-    extras = {"xarray": "sweeps", "netCDF4": "sweeps", **({cluster: "cluster"} if cluster else {})}
-    for name, extra in extras.items():
-        if find_spec(name) is None:
-            raise ModuleNotFoundError(
-                f"Sweeps need {name}, which is not installed: pip install 'attnlaw[{extra}]'.",
-                name=name,
-            )
+def _require_extras() -> None:
+    """Raise the install hint before any work is done that could then not be saved."""
+    for module in ("xarray", "netCDF4"):
+        require(module, extra="sweeps", purpose="A sweep")

@@ -9,31 +9,70 @@
 
 Once ``results.nc`` is in place the journal is removed: the order in which cells were finished,
 and how often the sweep was interrupted, leaves no trace.
+
+The journal is a row of records of one size: index, checksum, values. A record torn by a kill is
+cut off at the next start or, told by its checksum, ignored; its cell is then computed again.
 """
 
-import hashlib
 import json
-from collections.abc import Callable, Iterator
+import os
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from attnlaw.sweeps.files import StoreError, exclusive, replace_file, writable
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw._checks import Floats
+from attnlaw._store import (
+    StoreError,
+    atomic_path,
+    checksum,
+    exclusive,
+    fingerprint,
+    fingerprint_difference,
+    writable,
+)
+from attnlaw.sweeps.cells import cell_shape
 from attnlaw.sweeps.grid import Sweep
-from attnlaw.sweeps.provenance import difference, fingerprint
 
 __all__ = [
     "JOURNAL",
     "RESULTS",
+    "SOURCES",
+    "Journal",
     "check_same",
     "is_finished",
+    "journal_size",
+    "open_journal",
     "put_results",
+    "read_journal",
     "read_manifest",
+    "software",
+    "software_difference",
     "writing",
 ]
 
 FORMAT = "attnlaw sweep 1"
 MANIFEST, LOCK, JOURNAL, RESULTS = "manifest.json", "lock", "cells.journal", "results.nc"
+SYNC_SECONDS = 1.0  # of work that a power cut may cost; a kill costs nothing that was written
+SOURCES = (  # what decides which numbers a cell observes
+    "_checks.py",
+    "_extras.py",
+    "_machine.py",
+    "_store.py",
+    "correlations.py",
+    "weights.py",
+    "models",
+    "results.py",
+    "simulation",
+    "sweeps/parameters.py",
+    "sweeps/grid.py",
+    "sweeps/cells.py",
+)
 
 
 @contextmanager
@@ -49,7 +88,7 @@ def writing(path: Path, sweep: Sweep) -> Iterator[None]:
     if path.exists() and not path.is_dir():
         raise StoreError(f"{path} must be a directory, got a file.")
     if path.exists() and not (path / MANIFEST).exists():
-        others = [p.name for p in path.iterdir() if p.name not in (LOCK, f"{MANIFEST}.partial")]
+        others = [p.name for p in path.iterdir() if p.name not in (LOCK, f".partial-{MANIFEST}")]
         if others:
             raise StoreError(
                 f"{path} must be a new directory or the store of a sweep, got a directory that "
@@ -62,14 +101,16 @@ def writing(path: Path, sweep: Sweep) -> Iterator[None]:
             check_same(path, sweep)
         else:
             text = json.dumps(_manifest(sweep), indent=1, ensure_ascii=False)
-            replace_file(path / MANIFEST, lambda partial: partial.write_text(text, "utf-8"))
+            with atomic_path(path / MANIFEST, only_writer=True) as partial:
+                partial.write_text(text, "utf-8")
         yield
 
 
 def put_results(path: Path, write: Callable[[Path], object]) -> None:
     """Put the dataset in place, written by `write(path)`, and remove the journal."""
     if not (path / RESULTS).exists():
-        replace_file(path / RESULTS, write)
+        with atomic_path(path / RESULTS, only_writer=True) as partial:
+            write(partial)
     (path / JOURNAL).unlink(missing_ok=True)
 
 
@@ -85,12 +126,22 @@ def read_manifest(path: Path) -> tuple[Sweep, dict[str, str]]:
         manifest = None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise StoreError(f"{path / MANIFEST} must be a manifest in the format {FORMAT!r}.")
-    checksum = manifest.pop("checksum", None)
-    if checksum != _checksum(manifest):
+    expected = manifest.pop("checksum", None)
+    if expected != checksum([json.dumps(manifest)]):
         raise StoreError(
             f"{path / MANIFEST} must be as it was written, got a checksum that does not match."
         )
     return Sweep(**manifest["sweep"]), manifest["software"]
+
+
+def software() -> dict[str, str]:
+    """Return the fingerprint of the code that decides which numbers a cell observes."""
+    return fingerprint(SOURCES)
+
+
+def software_difference(there: Mapping[str, str]) -> str:
+    """Say in what another fingerprint differs from the one here; "" if in nothing."""
+    return fingerprint_difference(there, software())
 
 
 def is_finished(path: Path) -> bool:
@@ -100,8 +151,8 @@ def is_finished(path: Path) -> bool:
 
 def check_same(path: Path, sweep: Sweep) -> None:
     """Raise when a store is that of another sweep or another version."""
-    there, software = read_manifest(path)
-    changed = difference(software)
+    there, began_with = read_manifest(path)
+    changed = software_difference(began_with)
     if changed:
         raise StoreError(
             f"{path} must be continued by the code that began it, got {changed}; continue with "
@@ -118,14 +169,92 @@ def check_same(path: Path, sweep: Sweep) -> None:
 
 
 def _manifest(sweep: Sweep) -> dict[str, Any]:
-    manifest = {"format": FORMAT, "software": fingerprint(), "sweep": sweep.as_mapping()}
-    return {**manifest, "checksum": _checksum(manifest)}
-
-
-def _checksum(manifest: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(manifest).encode()).hexdigest()
+    manifest = {"format": FORMAT, "software": software(), "sweep": sweep.as_mapping()}
+    return {**manifest, "checksum": checksum([json.dumps(manifest)])}
 
 
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+class Journal:
+    """A journal open for writing, by one writer at a time."""
+
+    def __init__(self, path: Path, handle: int, record: np.dtype[Any]) -> None:
+        self._path, self._handle, self._record = path, handle, record
+        self._synced = time.monotonic()
+
+    def append(self, index: int, values: Floats) -> None:
+        """Write what a cell observed."""
+        record = np.zeros((), dtype=self._record)
+        record["index"], record["values"] = index, values
+        record["checksum"] = _record_checksum(record.tobytes())
+        data = memoryview(record.tobytes())
+        with writable(self._path):
+            while data:
+                data = data[os.write(self._handle, data) :]
+            if time.monotonic() - self._synced > SYNC_SECONDS:
+                os.fsync(self._handle)
+                self._synced = time.monotonic()
+
+
+@contextmanager
+def open_journal(path: Path, sweep: Sweep) -> Iterator[Journal]:
+    """Open a journal at its end, after the last whole record, and bring it to disk when done."""
+    record = _record(sweep)
+    with writable(path):
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
+    try:
+        size = os.fstat(handle).st_size
+        whole = size - size % record.itemsize
+        os.ftruncate(handle, whole)
+        os.lseek(handle, whole, os.SEEK_SET)
+        yield Journal(path, handle, record)
+    finally:
+        os.fsync(handle)
+        os.close(handle)
+
+
+def read_journal(path: Path, sweep: Sweep) -> tuple[NDArray[np.bool_], Floats]:
+    """Read which cells are done, and what they observed: NaN where they are not.
+
+    Returns
+    -------
+    done : array of bool, shape (n_cells,)
+    values : array of shape (n_cells, *cell_shape)
+    """
+    done = np.zeros(sweep.n_cells, dtype=bool)
+    values = np.full((sweep.n_cells, *cell_shape(sweep)), np.nan)
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:  # not begun yet, or finished and removed
+        return done, values
+    record = _record(sweep)
+    records = np.frombuffer(data, record, count=len(data) // record.itemsize)
+    whole = memoryview(data)[: records.nbytes]
+    starts = range(0, len(whole), record.itemsize)
+    sums = np.array(
+        [_record_checksum(whole[k : k + record.itemsize]) for k in starts], dtype=np.uint64
+    )
+    index = records["index"]
+    is_sound = (records["checksum"] == sums) & (index >= 0) & (index < sweep.n_cells)
+    places = index[is_sound]
+    done[places] = True
+    values[places] = records["values"][is_sound]
+    return done, values
+
+
+def journal_size(sweep: Sweep) -> int:
+    """Return the bytes of a journal of all cells."""
+    return sweep.n_cells * _record(sweep).itemsize
+
+
+def _record(sweep: Sweep) -> np.dtype[Any]:
+    """Lay out a record; little-endian everywhere, so that a store may move between machines."""
+    return np.dtype([("index", "<i8"), ("checksum", "<u8"), ("values", "<f8", cell_shape(sweep))])
+
+
+def _record_checksum(record: bytes | memoryview) -> int:
+    """Return the checksum of a record: of its index and its values, and not of itself."""
+    return zlib.crc32(record[16:], zlib.crc32(record[:8]))

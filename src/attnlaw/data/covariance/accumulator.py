@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from attnlaw._checks import ALWAYS_THERE, available_memory, count, invalid_argument
+from attnlaw._checks import count, invalid_argument
+from attnlaw._machine import require_memory
 from attnlaw.data.covariance.arrays import converted
 
 __all__ = ["CovarianceAccumulator", "PooledCovariance", "precision"]
@@ -117,15 +118,5 @@ def precision(dtype: DTypeLike) -> np.dtype[Any]:
 def _checked_dimension(dimension: int) -> int:
     """Return the dimension of covariances that fit in memory a few times over."""
     d = count("dimension", dimension)
-    needed = 4 * 8 * d**2
-    if needed < ALWAYS_THERE:
-        return d
-    available = available_memory()
-    if needed > available:
-        raise invalid_argument(
-            "dimension",
-            f"small enough for {needed / 2**30:.3g} GiB of covariances to fit in the "
-            f"{available / 2**30:.3g} GiB of memory available",
-            d,
-        )
+    require_memory(4 * 8 * d**2, "dimension", d, "covariances")
     return d

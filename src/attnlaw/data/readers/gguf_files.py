@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from attnlaw._extras import require
 from attnlaw.data.readers.entries import MAX_BYTES, Array, Entry, bad_file
 
 __all__ = ["gguf_entries", "gguf_fields"]
@@ -155,11 +156,4 @@ def _dequantised(path: Path, name: str, stored: Array, kind: int) -> Array:
 
 
 def _gguf_package() -> Any:
-    try:
-        import gguf
-    except ImportError:
-        raise ModuleNotFoundError(
-            "Quantised .gguf files need the gguf package: pip install 'attnlaw[data]'.",
-            name="gguf",
-        ) from None
-    return gguf
+    return require("gguf", extra="data", purpose="A quantised .gguf file")

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw._checks import count
+from attnlaw._extras import require
 from attnlaw.data.readers.entries import bad_file
 from attnlaw.data.readers.gguf_files import gguf_fields
 
@@ -79,13 +80,9 @@ def read_tokenizer(path: str | Path) -> "Tokenizer":
     From GGUF the tokenizer is rebuilt from the fields: byte-pair encoding with the splitting
     of GPT-2 or of SmolLM. Other splittings are refused, since they would cut differently.
     """
-    try:
-        from tokenizers import Tokenizer
-    except ImportError:
-        raise ModuleNotFoundError(
-            "Tokenizing needs the tokenizers package: pip install 'attnlaw[data]'.",
-            name="tokenizers",
-        ) from None
+    require("tokenizers", extra="data", purpose="Tokenizing")
+    from tokenizers import Tokenizer
+
     path = Path(path)
     if path.is_dir():
         path = path / "tokenizer.json"

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from attnlaw._checks import Floats, count, real
+from attnlaw._machine import one_blas_thread
 from attnlaw.diagnostics.heads.findings import (
     HeadFinding,
     HeadsReport,
@@ -23,7 +24,6 @@ from attnlaw.diagnostics.heads.measures import (
     score_spread,
 )
 from attnlaw.diagnostics.heads.nulls import Measured, RandomHeads, Statistics
-from attnlaw.simulation.workers import one_blas_thread
 
 __all__ = ["inspect_heads"]
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from attnlaw._checks import count
+from attnlaw._extras import require
 from attnlaw.data.readers.entries import bad_file
 from attnlaw.data.readers.tables import list_arrays
 from attnlaw.diagnostics.heads.maps import AttentionMaps, attention_maps
@@ -43,8 +44,8 @@ def model_attention(path: str | Path, text: str, *, max_tokens: int = 512) -> At
         raise bad_file(path, "hold a config.json", "none")
     if path.is_file() and path.suffix != ".gguf":
         raise bad_file(path, "be a Hugging Face folder or a .gguf file", f"a {path.suffix} file")
-    import torch
-    import transformers
+    torch: Any = require("torch", extra="hf", purpose="Running a model")
+    transformers: Any = require("transformers", extra="hf", purpose="Running a model")
 
     with _quietly(transformers):
         try:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from attnlaw._checks import available_memory, choice
+from attnlaw._checks import choice
+from attnlaw._machine import available_memory
 from attnlaw.data.readers.entries import Array, Entry, bad_file, choose_entry
 from attnlaw.data.readers.tables import list_arrays
 from attnlaw.diagnostics.heads.maps import (

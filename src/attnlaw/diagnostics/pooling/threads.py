@@ -1,11 +1,10 @@
 """Several poolings at a time: threads of ours in place of the threads of BLAS."""
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from attnlaw.simulation.workers import one_blas_thread
+from attnlaw._machine import n_cores, one_blas_thread
 
 __all__ = ["Run", "side_by_side"]
 
@@ -36,7 +35,5 @@ def side_by_side(dimension: int) -> Iterator[Run]:
     if dimension >= WIDE:
         yield map
         return
-    n_processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-    n_threads = min(n_processors or os.cpu_count() or 1, MOST_THREADS)
-    with one_blas_thread(), ThreadPoolExecutor(n_threads) as executor:
+    with one_blas_thread(), ThreadPoolExecutor(min(n_cores(), MOST_THREADS)) as executor:
         yield executor.map

@@ -1,18 +1,16 @@
 """How much memory a simulation needs, asked before anything is allocated."""
 
-from attnlaw._checks import ALWAYS_THERE, available_memory, invalid_argument
+from attnlaw._machine import require_memory
 from attnlaw.models import PooledSequences
 from attnlaw.simulation._matrix_free.gram import PARTS, SLAB, compiled_kernels, is_tiled
 
 __all__ = [
     "WRITTEN_OUT",
-    "available_memory",
     "check_memory",
     "matrix_free_memory",
     "reference_memory",
 ]
 
-GIB = 2**30
 WRITTEN_OUT = 20_000  # dimension up to which vectors of the idealised model are written out
 
 
@@ -61,14 +59,4 @@ def matrix_free_memory(
 
 def check_memory(needed: float, dimension: int, argument: str = "dimension") -> None:
     """Raise when a simulation at this dimension would not fit in memory."""
-    if needed < ALWAYS_THERE:
-        return
-    available = available_memory()
-    if needed > available:
-        size = f"{needed / GIB:.1f}" if needed < 1e6 * GIB else f"{needed / GIB:.1e}"
-        raise invalid_argument(
-            argument,
-            f"small enough for {size} GiB of matrices to fit in the "
-            f"{available / GIB:.1f} GiB of memory available",
-            dimension,
-        )
+    require_memory(needed, argument, dimension, "matrices")

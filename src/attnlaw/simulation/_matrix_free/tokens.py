@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from attnlaw._checks import Floats
+from attnlaw._extras import MissingExtra
 from attnlaw.simulation._matrix_free.gram import (
     CompiledGram,
     PlainGram,
@@ -65,7 +66,7 @@ class TokenCovariance:
     ) -> None:
         kernels = None if compiled is False else compiled_kernels()
         if kernels is None and compiled:
-            raise ImportError("compiled products need numba: pip install 'attnlaw[fast]'.")
+            raise MissingExtra("numba", "fast", "A compiled product")
         columns = weights.T.astype(dtype)
         self.dtype = np.dtype(dtype)
         self.gram: PlainGram | CompiledGram
