@@ -1,6 +1,7 @@
 """Limiting spectra as objects, and the algebra of free probability on them."""
 
 from attnlaw.laws.binning import ks_distance
+from attnlaw.laws.causal import CausalLaw
 from attnlaw.laws.discrete import Discrete
 from attnlaw.laws.free_profile import FreeProfile
 from attnlaw.laws.law import Atom, Law
@@ -11,6 +12,7 @@ from attnlaw.laws.semicircle import Semicircle
 
 __all__ = [
     "Atom",
+    "CausalLaw",
     "Discrete",
     "FreeProfile",
     "Law",

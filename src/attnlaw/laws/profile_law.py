@@ -6,24 +6,21 @@ import numpy as np
 
 from attnlaw._checks import Complexes, Floats, count, frozen
 from attnlaw.laws._engine.descent import Descent
-from attnlaw.laws._engine.expression import Expression, PointMasses
 from attnlaw.laws._engine.scan import Piece, find_intervals, tabulate
 from attnlaw.laws.free_profile import FreeEquations, FreeProfile
-from attnlaw.laws.law import Atom, Law
+from attnlaw.laws.law import Atom
+from attnlaw.laws.numerical import NumericalLaw
 from attnlaw.laws.profile import Equations, VarianceProfile
 
 __all__ = ["ProfileLaw"]
 
-_ATOMS = 256  # that stand for the law in free sums and products with other laws
 
-
-class ProfileLaw(Law):
+class ProfileLaw(NumericalLaw):
     """The limiting law of YYᵀ, for a random matrix Y given by its variance profile.
 
     It answers what every law does. Its density is solved from the equations of the profile on
     as many points as splines need for a cdf good to about 1e-6; the Stieltjes transform is
-    solved where it is asked for, to rounding error. In free sums and products with other laws
-    it is represented by 256 of its quantiles. The equations are derived in
+    solved where it is asked for, to rounding error. The equations are derived in
     docs/theory/realistic-heads.md, "Step 2: the spread of norms".
 
     Examples
@@ -165,21 +162,8 @@ class ProfileLaw(Law):
             total += float(flux @ (s * self._unit) ** (2 * k))
         return total
 
-    # Algebra: scales are exact, everything else goes through quantiles.
-
-    @cached_property
-    def _expression(self) -> Expression:  # type: ignore[override]
-        q = (np.arange(_ATOMS) + 0.5) / _ATOMS
-        locations, where = np.unique(self.quantile(q), return_inverse=True)
-        weights = np.bincount(where) / _ATOMS
-        return Expression(PointMasses(frozen(locations), frozen(weights)))
-
-    def __mul__(self, other: object) -> Law:
-        if isinstance(other, int | float | np.floating) and other > 0:
-            return ProfileLaw(self.profile, self.scale * float(other), self.smoothing)
-        return super().__mul__(other)
-
-    __rmul__ = __mul__
+    def _rescaled(self, factor: float) -> "ProfileLaw":
+        return ProfileLaw(self.profile, self.scale * factor, self.smoothing)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ProfileLaw):

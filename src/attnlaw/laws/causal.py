@@ -1,0 +1,195 @@
+"""The law of causal matrices, in closed form.
+
+A lower triangular matrix of independent entries whose row i has variance 1/i, for i = 1 … n, is
+what a causal head is when its head dimension is large. Its squared singular values have, for
+n → ∞, the Stieltjes transform, density and cdf
+
+    m(z) = −1 − e^z/(z E₁(−z)) ,    e^x/(x (Ei(x)² + π²)) ,    1/2 + arctan(Ei(x)/π)/π ,
+
+on all x > 0, with the exponential integrals E₁ and Ei. Derived in docs/theory/causal-heads.md,
+"The closed form".
+"""
+
+from functools import cached_property, lru_cache
+from math import factorial
+from typing import TypeVar
+
+import numpy as np
+
+from attnlaw._checks import Complexes, Floats, count, frozen, invalid_argument, real
+from attnlaw.laws.law import Atom
+from attnlaw.laws.numerical import NumericalLaw
+
+__all__ = ["CausalLaw"]
+
+_FAR = 40.0  # |z| from which the divergent series of E₁ has its digits
+_TERMS = 40
+_MOST_MOMENT = 168  # above it moments exceed the range of floats
+_LEAST = 5e-324
+_SOLDNER = 0.37250741078136663  # the median: Ei vanishes there
+
+
+class CausalLaw(NumericalLaw):
+    """Law of squared singular values of a causal matrix: F(x) = 1/2 + arctan(Ei(x/θ)/π)/π.
+
+    Parameters
+    ----------
+    scale : float
+        θ > 0, the mean; θ₁ = e^{β²} − 1 for a head of large dimension.
+
+    Notes
+    -----
+    Moments are numbers of indecomposable permutations: Σ m_k/z^k is the reciprocal of Σ k!/z^k, up
+    to signs and a shift. Near zero the cdf is 1/(−log x − 0.577…): a causal matrix of any size has
+    singular values that no arithmetic can tell from zero. There is no upper edge.
+
+    Examples
+    --------
+    >>> from attnlaw.laws import CausalLaw
+    >>> law = CausalLaw()
+    >>> [law.moment(k) for k in range(7)]
+    [1.0, 1.0, 3.0, 13.0, 71.0, 461.0, 3447.0]
+    >>> round(float(law.quantile(0.5)), 10)      # the logarithm of Soldner's constant
+    0.3725074108
+    >>> round(float(law.cdf(1e-8)), 4)
+    0.0555
+    """
+
+    def __init__(self, scale: float = 1.0) -> None:
+        theta = real("scale", scale, above=0)
+        if isinstance(theta, np.ndarray):
+            raise invalid_argument("scale", "a single number", scale)
+        self.__dict__["scale"] = float(theta)
+
+    def largest(self, n: int) -> float:
+        """Point above which half a value of n is expected, F(x) = 1 − 1/(2n).
+
+        The largest squared singular value of an n × n matrix is on average within 5 % of it, from
+        n = 100 on; it grows like log n + log log n.
+
+        Examples
+        --------
+        >>> round(CausalLaw().largest(1000), 2)
+        9.75
+        """
+        return float(self.quantile(1 - 0.5 / count("n", n)))
+
+    # What the base class asks for.
+
+    def _intervals(self) -> Floats:
+        return np.array([[0.0, np.inf]])
+
+    @cached_property
+    def atom(self) -> Atom:
+        """Empty: the law is continuous."""
+        return Atom(frozen(np.zeros(0)), frozen(np.zeros(0)))
+
+    @cached_property
+    def _interval_masses(self) -> Floats:
+        return np.ones(1)
+
+    def _density_inside(self, x: Floats) -> Floats:
+        from scipy.special import expi
+
+        x = x / self.scale
+        near = np.minimum(x, _FAR)
+        with np.errstate(over="ignore", divide="ignore"):
+            inner = np.exp(near) / (near * (expi(near) ** 2 + np.pi**2))
+            # Ei(x) = e^x (1 + S)/x, S the tail of the divergent series: π² is nothing beside it
+            outer = x * np.exp(-x) / (1 + _tail(np.maximum(x, _FAR))) ** 2
+        return np.asarray(np.where(x < _FAR, inner, outer) / self.scale)
+
+    def _cdf_inside(self, x: Floats) -> Floats:
+        from scipy.special import expi
+
+        with np.errstate(over="ignore"):
+            return np.asarray(np.arctan2(np.pi, -expi(x / self.scale)) / np.pi)
+
+    def _quantiles(self, q: Floats) -> Floats:
+        """Solve Ei(x) = −π cot(πq)."""
+        inside = (q > 0) & (q < 1)
+        p = np.where(inside, q, 0.5)
+        target = -np.pi / np.tan(np.pi * p)
+        x = np.where(target < 0, _small_root(target), _large_root(target)) * self.scale
+        # Floats end at 5e-324, where the cdf is still 0.0013.
+        return np.asarray(np.where(inside, np.maximum(x, _LEAST), np.where(q > 0, np.inf, 0.0)))
+
+    def _cauchy(self, z: Complexes) -> Complexes:
+        from scipy.special import exp1
+
+        z = z / self.scale
+        far = np.abs(z) > _FAR
+        near = np.where(far, -1.0, z)
+        # From above a point of the support, −z comes from below the cut of E₁.
+        inner = 1 + np.exp(near) / (near * exp1(-near))
+        tail = _tail(np.where(far, z, _FAR))
+        return np.asarray(np.where(far, tail / (1 + tail), inner) / self.scale)
+
+    def moment(self, k: int) -> float:
+        """Moment ∫ xᵏ ν(dx): θᵏ times the number of indecomposable permutations of k + 1."""
+        k = count("k", k, at_least=0)
+        if k > _MOST_MOMENT:
+            raise invalid_argument("k", f"at most {_MOST_MOMENT}", k)
+        return float(_indecomposable(k + 1) * self.scale**k)
+
+    def _rescaled(self, factor: float) -> "CausalLaw":
+        return CausalLaw(self.scale * factor)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CausalLaw) and self.scale == other.scale
+
+    def __hash__(self) -> int:
+        return hash((CausalLaw, self.scale))
+
+    def __repr__(self) -> str:
+        return "CausalLaw()" if self.scale == 1 else f"{self.scale:g} * CausalLaw()"
+
+
+def _small_root(target: Floats) -> Floats:
+    """Root of Ei(x) = target ≤ 0, by Newton's method for t = log x, in which Ei is convex."""
+    from scipy.special import expi
+
+    t = np.minimum(target - np.euler_gamma, np.log(_SOLDNER))
+    for _ in range(20):
+        x = np.exp(np.maximum(t, -700.0))
+        value = np.where(t < -40, t + np.euler_gamma, expi(x))
+        step = np.where(target < 0, (value - target) * np.exp(-x), 0.0)
+        t = t - step
+        if np.abs(step).max(initial=0.0) < 1e-15:
+            break
+    return np.asarray(np.exp(np.maximum(t, -800.0)))
+
+
+def _large_root(target: Floats) -> Floats:
+    """Root of Ei(x) = target ≥ 0: Newton in log x, or for log Ei where the target is large."""
+    from scipy.special import expi
+
+    goal = np.maximum(target, 0.0)
+    x = 1 + np.log1p(goal)  # to the right of the root, from where both are monotone
+    for _ in range(60):
+        value = np.maximum(expi(x), 1e-300)
+        by_log = value * np.log(value / np.maximum(goal, 10.0)) * x * np.exp(-x)
+        by_value = -x * np.expm1((goal - value) * np.exp(-x))
+        step = np.where(goal > 10, by_log, by_value)
+        x = x - step
+        if (np.abs(step) < 1e-15 * x).all():
+            break
+    return np.asarray(x)
+
+
+T = TypeVar("T", Floats, Complexes)
+
+
+def _tail(z: T) -> T:
+    """Σ_{k≥1} k!/z^k, up to its smallest term."""
+    total, term = np.zeros_like(z), np.ones_like(z)
+    for k in range(1, _TERMS + 1):
+        term = term * (k / z)
+        total = total + term
+    return total
+
+
+@lru_cache(maxsize=256)
+def _indecomposable(n: int) -> int:
+    """Count permutations of n that map no initial segment to itself: 1, 1, 3, 13, 71."""
+    return factorial(n) - sum(_indecomposable(k) * factorial(n - k) for k in range(1, n))
