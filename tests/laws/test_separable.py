@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnlaw.laws import Discrete, MarchenkoPastur
-from attnlaw.laws.separable import SeparableLaw
+from attnlaw.laws import Discrete, Law, MarchenkoPastur, SeparableLaw, ks_distance
 
 COLUMNS, ROWS = np.array([0.5, 1.0, 2.5]), np.array([0.4, 0.9, 1.7])
 
@@ -104,6 +103,46 @@ def test_outlier_is_seen_where_the_law_says_and_back():
     assert abs(z) < 5
     equal = SeparableLaw(COLUMNS, ratio=0.5).outlier(9.0)
     assert abs(equal - seen) > 0.05
+
+
+@pytest.mark.parametrize("ratio", [0.2, 2.5])
+def test_it_answers_what_every_law_does(ratio):
+    law, other = SeparableLaw(COLUMNS, rows=ROWS, ratio=ratio), by_algebra(COLUMNS, ROWS, ratio)
+    assert isinstance(law, Law)
+    assert law == other
+    np.testing.assert_allclose(law.edges, other.edges, rtol=1e-10)
+    np.testing.assert_allclose(law.atom.mass, other.atom.mass, rtol=1e-14)
+    for k in range(4):
+        assert law.moment(k) == pytest.approx(other.moment(k), rel=1e-13)
+    z = np.array([-1.0, 30.0]), np.array([0.5 + 0.1j, 2 - 1j])
+    for points in z:
+        np.testing.assert_allclose(law.stieltjes(points), other.stieltjes(points), rtol=1e-10)
+    q = np.array([0.0, 0.1, 0.65, 0.99, 1.0])
+    np.testing.assert_allclose(law.quantile(q), other.quantile(q), atol=1e-6)
+    np.testing.assert_allclose(law.cdf(law.quantile(q[2:4])), q[2:4], atol=1e-8)
+    drawn = law.sample(2000, rng=3)
+    assert ks_distance(drawn, law) < 1.95 / np.sqrt(2000)  # exceeded once in a thousand seeds
+    assert ks_distance(drawn, SeparableLaw(2 * COLUMNS, rows=ROWS, ratio=ratio)) > 0.05
+
+
+def test_density_and_cdf_are_those_of_a_law_also_at_and_below_zero():
+    law = SeparableLaw(COLUMNS, ratio=2.0)  # half of the eigenvalues are 0
+    np.testing.assert_allclose(law.cdf([-1.0, 0.0]), [0.0, 0.5], rtol=1e-14)
+    np.testing.assert_array_equal(law.density([-1.0, 0.0]), 0.0)
+    assert law.density(1.0).shape == ()
+
+
+def test_outliers_of_arrays_and_the_edge_of_hundreds_of_atoms_are_those_of_the_engine():
+    rng = np.random.default_rng(0)
+    columns, rows = rng.gamma(2.0, 0.5, 200), rng.gamma(3.0, 0.3, 9)
+    law = SeparableLaw(columns, rows=rows, ratio=0.4)
+    np.testing.assert_allclose(law.right_edge, law.edges[-1], rtol=1e-12)
+    variances = columns.max() * np.array([1.01, 2.0, 9.0])
+    seen = law.outlier(variances)
+    assert seen[0] == law.right_edge
+    # y = zG − 1 of the law at the outlier is y of the columns at the variance.
+    y = np.mean(columns / (variances[1:, None] - columns), axis=1)
+    np.testing.assert_allclose(-seen[1:] * law.stieltjes(seen[1:]) - 1, y, rtol=1e-9)
 
 
 @pytest.mark.parametrize(

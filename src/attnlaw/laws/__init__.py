@@ -9,6 +9,7 @@ from attnlaw.laws.marchenko_pastur import MarchenkoPastur
 from attnlaw.laws.profile import VarianceProfile
 from attnlaw.laws.profile_law import ProfileLaw
 from attnlaw.laws.semicircle import Semicircle
+from attnlaw.laws.separable import SeparableLaw
 
 __all__ = [
     "Atom",
@@ -19,6 +20,7 @@ __all__ = [
     "MarchenkoPastur",
     "ProfileLaw",
     "Semicircle",
+    "SeparableLaw",
     "VarianceProfile",
     "ks_distance",
 ]

@@ -3,15 +3,15 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._checks import Floats, frozen, invalid_argument, real_array
+from attnlaw._checks import Floats, invalid_argument, real_array
 from attnlaw.laws._engine.expression import Expression, PointMasses
+from attnlaw.laws._engine.free import FreeLaw
 from attnlaw.laws._engine.uniformisation import cauchy_sums
-from attnlaw.laws.law import Law
 
 __all__ = ["Discrete"]
 
 
-class Discrete(Law):
+class Discrete(FreeLaw):
     """Atoms tⱼ with weights hⱼ: a population spectrum, or measured eigenvalues.
 
     Parameters
@@ -40,9 +40,7 @@ class Discrete(Law):
             raise invalid_argument("weights", f"of length {t.size}, like the atoms", h)
         if (h < 0).any() or not h.sum() > 0:
             raise invalid_argument("weights", "at least 0, and not all 0", h.tolist())
-        t, where = np.unique(t[h > 0], return_inverse=True)
-        masses = np.bincount(where, h[h > 0]) / h.sum()
-        super().__init__(Expression(PointMasses(frozen(t), frozen(masses))))
+        super().__init__(Expression(PointMasses.of(t, h)))
 
     def _intervals(self) -> Floats:
         return np.zeros((0, 2))

@@ -1,16 +1,29 @@
-"""A limiting spectrum as an object: what every law answers, and the algebra of laws."""
+"""What a law must know, and what every law answers; the algebra of laws.
 
+A kind of law knows six things about itself (the abstract methods of `Law`): the intervals of its
+continuous part, density and distribution function inside them, its Cauchy transform, its atoms,
+its moments, and how it enters free convolutions. All else is derived from them here, once.
+"""
+
+from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._checks import Floats, count, frozen, invalid_argument, real_array
+from attnlaw._checks import (
+    Complexes,
+    Floats,
+    Random,
+    count,
+    frozen,
+    invalid_argument,
+    random_generator,
+    real_array,
+)
 from attnlaw.laws._engine import expression as ex
 from attnlaw.laws._engine.expression import Expression
-from attnlaw.laws._engine.masses import atoms
-from attnlaw.laws._engine.moments import moments
 from attnlaw.laws._engine.notation import describe
 from attnlaw.laws._engine.quantiles import QuantileTable
 
@@ -24,12 +37,13 @@ class Atom(NamedTuple):
     mass: Floats
 
 
-class Law:
-    """A probability law on the real line, made from simple laws by free probability.
+class Law(ABC):
+    """A probability law on the real line, such as the limiting spectrum of a random matrix.
 
-    Laws combine: `A @ B` is the free product, `A + B` the free sum, `A + 2.0` a shift and
-    `0.5 * A` a scale. They are immutable, and equal when they are written the same way in
-    normal form (docs/theory/laws.md, "One parameter for each set of point masses").
+    Laws combine: `A @ B` is the free multiplicative convolution A ⊠ B, `A + B` the free additive
+    convolution A ⊞ B, `A + 2.0` a shift and `0.5 * A` a scale. They are immutable, and equal when
+    they are written the same way in normal form (docs/theory/laws.md, "One parameter for each set
+    of point masses").
 
     Examples
     --------
@@ -42,52 +56,65 @@ class Law:
     0.5
     """
 
-    _expression: Expression
-
-    def __init__(self, expression: Expression) -> None:
-        self.__dict__["_expression"] = expression
-
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a law cannot be changed: {name} is fixed")
 
-    # What a kind of law must know: the continuous part on its support.
+    # What a law must know.
+
+    @property
+    @abstractmethod
+    def atom(self) -> Atom:
+        """Atoms (location, mass), in increasing order; empty arrays when there are none."""
+
+    @abstractmethod
+    def moment(self, k: int) -> float:
+        """Moment ∫ xᵏ ν(dx)."""
+
+    @abstractmethod
+    def _intervals(self) -> Floats:
+        """Intervals of the continuous part, one in each row."""
+
+    @abstractmethod
+    def _density_inside(self, x: Floats) -> Floats:
+        """Density at points inside the support (a flat array)."""
+
+    @abstractmethod
+    def _cdf_inside(self, x: Floats) -> Floats:
+        """Cdf at points inside the support (a flat array)."""
+
+    @abstractmethod
+    def _cauchy(self, z: Complexes) -> Complexes:
+        """G(z) = ∫ν(dx)/(z−x) for a flat array with Im z ≥ 0, real z outside the support."""
+
+    @property
+    @abstractmethod
+    def _expression(self) -> Expression:
+        """The law as it enters free convolutions with others."""
+
+    # What it may know better.
+
+    def _inside(self, x: Floats) -> tuple[Floats, Floats]:
+        """Density and cdf at points inside the support, where they share their work."""
+        return self._density_inside(x), self._cdf_inside(x)
+
+    @cached_property
+    def _interval_masses(self) -> Floats:
+        """Mass of the continuous part on each interval of the support: what the atoms leave."""
+        if len(self.support) > 1:
+            raise NotImplementedError("a law of several intervals must know their masses")
+        return np.full(len(self.support), 1 - float(self.atom.mass.sum()))
+
+    # What every law answers.
 
     @cached_property
     def support(self) -> Floats:
         """Intervals of the continuous part, one in each row (n_intervals × 2)."""
         return frozen(self._intervals())
 
-    def _intervals(self) -> Floats:
-        raise NotImplementedError
-
-    def _density_inside(self, x: Floats) -> Floats:
-        """Density at points inside the support (a flat array)."""
-        raise NotImplementedError
-
-    def _cdf_inside(self, x: Floats) -> Floats:
-        """Cdf at points inside the support (a flat array)."""
-        raise NotImplementedError
-
-    def _inside(self, x: Floats) -> tuple[Floats, Floats]:
-        """Density and cdf at points inside the support (a flat array)."""
-        return self._density_inside(x), self._cdf_inside(x)
-
-    def _cauchy(self, z: NDArray[np.complex128]) -> NDArray[np.complex128]:
-        """G(z) = ∫ν(dx)/(z−x) for a flat array with Im z ≥ 0, real z outside the support."""
-        raise NotImplementedError
-
-    # What every law answers.
-
     @property
     def edges(self) -> Floats:
         """All edges of the continuous part, in increasing order."""
         return self.support.ravel()
-
-    @cached_property
-    def atom(self) -> Atom:
-        """Atoms (location, mass), in increasing order; empty arrays when there are none."""
-        found = atoms(self._expression)
-        return Atom(frozen(np.array([*found])), frozen(np.array([*found.values()])))
 
     def density(self, x: ArrayLike) -> Any:
         """Density of the continuous part at x, 0 outside the support."""
@@ -138,16 +165,9 @@ class Law:
         m = -np.where(below, g.conj(), g).reshape(z.shape)
         return (m if z.dtype.kind == "c" else m.real)[()]
 
-    def moment(self, k: int) -> float:
-        """Moment ∫ xᵏ ν(dx), from the power series of the law (no quadrature)."""
-        k = count("k", k, at_least=0)
-        return float(moments(self._expression, k)[k])
-
-    def sample(self, n: int, rng: np.random.Generator | int | None = None) -> Floats:
+    def sample(self, n: int, rng: Random = None) -> Floats:
         """Draw n independent values of the law."""
-        rng = np.random.default_rng(rng)
-        values: Floats = self._quantiles(rng.random(count("n", n)))
-        return values
+        return self._quantiles(random_generator(rng).random(count("n", n)))
 
     # Shared machinery.
 
@@ -158,26 +178,6 @@ class Law:
             return np.asarray((edges[0] < x) & (x < edges[1]))
         left, right = (np.searchsorted(edges, x, side=side) for side in ("left", "right"))
         return np.asarray((left == right) & (left % 2 == 1))
-
-    @cached_property
-    def _interval_masses(self) -> Floats:
-        """Mass of the continuous part on each interval of the support."""
-        return self._masses_of(self.support)
-
-    def _masses_of(self, intervals: Floats) -> Floats:
-        """Mass of the continuous part on intervals that cover the support."""
-        if not len(intervals):
-            return np.zeros(0)
-        low, high = intervals.T
-        location, mass = self.atom
-        between = 0.5 * (high[:-1] + low[1:])  # one point in each bounded gap
-        inner = self._gap_cdf(between) if between.size else np.zeros(0)
-        inner = inner - np.array([mass[location <= x].sum() for x in between])
-        return np.diff(np.concatenate([[0.0], inner, [1 - mass.sum()]]))
-
-    def _gap_cdf(self, x: Floats) -> Floats:
-        """Cdf at points between two intervals."""
-        raise NotImplementedError
 
     def _step(self, x: Floats) -> Floats:
         """Cdf outside the continuous part."""

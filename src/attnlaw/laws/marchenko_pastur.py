@@ -7,14 +7,14 @@ from numpy.typing import NDArray
 
 from attnlaw._checks import Floats, invalid_argument, real
 from attnlaw.laws._engine.expression import Multiplication, PointMasses, chain
+from attnlaw.laws._engine.free import ClosedFormLaw
 from attnlaw.laws._engine.stationary import Edge, stationary_value
 from attnlaw.laws._engine.uniformisation import bent_argument
-from attnlaw.laws.law import Law
 
 __all__ = ["MarchenkoPastur"]
 
 
-class MarchenkoPastur(Law):
+class MarchenkoPastur(ClosedFormLaw):
     """Eigenvalues of WᵀW/n for a standard Gaussian n × d matrix W, as d/n → c.
 
     density(x) = √((λ₊−x)(x−λ₋))/(2πcx) on λ± = (1±√c)², and an atom 1 − 1/c at 0 when c > 1.

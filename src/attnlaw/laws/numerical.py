@@ -25,7 +25,7 @@ class NumericalLaw(Law):
         """Return the law of `factor` times the variable."""
 
     @cached_property
-    def _expression(self) -> Expression:  # type: ignore[override]
+    def _expression(self) -> Expression:
         q = (np.arange(_ATOMS) + 0.5) / _ATOMS
         locations, where = np.unique(self.quantile(q), return_inverse=True)
         weights = np.bincount(where) / _ATOMS

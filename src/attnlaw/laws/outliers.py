@@ -18,9 +18,10 @@ A free additive spike, C = A + ρ a aᵀ, has u = ρ in the same formulas when A
 Poisson law (`Poles.compound_poisson`): then ℓ(u) = u (1 + y) inverts G_A(ℓ) = 1/ρ and the overlap
 with a is ℓ'(u).
 
-`OutlierCurve` answers these questions for any y; `Poles` is the rational y of finitely many atoms;
-the functions `white_…` are the closed forms of white noise, y = 1/t with t = u − 1. Everything is
-elementwise and said in the offset of u from the last pole, which keeps its digits at the edge.
+`OutlierCurve` answers these questions for any y; `Poles` is the rational y of finitely many atoms
+and `SeparableCurve` the case of rows that differ in scale; the functions `white_…` are the closed
+forms of white noise, y = 1/t with t = u − 1. Everything is elementwise and said in the offset of u
+from the last pole, which keeps its digits at the edge.
 """
 
 from abc import ABC, abstractmethod
@@ -36,6 +37,7 @@ __all__ = [
     "TINY",
     "OutlierCurve",
     "Poles",
+    "SeparableCurve",
     "falling_root",
     "white_edge_parameter",
     "white_eigenvalue",
@@ -162,6 +164,22 @@ class Poles(OutlierCurve):
         """Return y'(u)."""
         return -self.sum(offset, self.residues, power=2)
 
+    def offset_of_y(self, y: Floats) -> Floats:
+        """Return the offset where y(u) has a positive value.
+
+        1/y is a concave, increasing function of the offset, so Newton's method climbs to it from
+        r/y, r the residue of the last pole, and never passes it.
+        """
+        last = float(self.residues[np.argmax(self.poles, axis=-1)])
+        offset = np.asarray(last / y)
+        for _ in range(100):
+            here = self.y(offset)
+            following = offset + np.maximum(here / y - 1, 0.0) * here / -self.y_slope(offset)
+            if np.all(following <= offset * (1 + 1e-15)):
+                break
+            offset = following
+        return offset
+
     def edge_offset(self, *ratios: ArrayLike) -> Floats:
         """Return the offset at the right edge.
 
@@ -188,6 +206,51 @@ class Poles(OutlierCurve):
         for c in map(np.asarray, ratios):
             bend = bend + c * y2 / (1 + c * y) - (c * y1 / (1 + c * y)) ** 2
         return np.asarray(self.eigenvalue(edge, *ratios) * np.cbrt(bend / (2 * y1**2)))
+
+
+@dataclass(frozen=True, eq=False)
+class SeparableCurve(OutlierCurve):
+    """Right of H ⊠ (⊞_k q_k r_k MP_{c/q_k}) ⊠ MP …: columns of spectrum H, rows of scales r.
+
+    The second factor has 1/S(y) = c y s with Σ_k q_k r_k/(s − r_k) = c y and s > max r; with one
+    row scale that is r (1 + cy).
+    """
+
+    columns: Poles  # of the spectrum H
+    rows: Poles  # of the spectrum (r, q)
+    ratio: float  # c
+
+    def u(self, offset: Floats) -> Floats:
+        """Return the parameter u at this offset from the largest column variance."""
+        return self.columns.u(offset)
+
+    def y(self, offset: Floats) -> Floats:
+        """Return y(u) = Σ h t/(u − t)."""
+        return self.columns.y(offset)
+
+    def y_slope(self, offset: Floats) -> Floats:
+        """Return y'(u)."""
+        return self.columns.y_slope(offset)
+
+    def eigenvalue(self, offset: Floats, *ratios: ArrayLike) -> Floats:
+        """Return u c y s Π (1 + c_i y)."""
+        cy = self.ratio * self.y(offset)
+        s = self.rows.u(self.rows.offset_of_y(cy))
+        return np.asarray(super().eigenvalue(offset, *ratios) * cy * s)
+
+    def log_slope(self, offset: Floats, *ratios: ArrayLike) -> Floats:
+        """Return the derivative in u of the logarithm of `eigenvalue`; 0 at the edge."""
+        y, slope = self.y(offset), self.y_slope(offset)
+        at = self.rows.offset_of_y(self.ratio * y)
+        rows = self.ratio / (self.rows.y_slope(at) * self.rows.u(at))  # d log s/dy
+        return np.asarray(super().log_slope(offset, *ratios) + slope * (1 / y + rows))
+
+    def edge_offset(self, *ratios: ArrayLike) -> Floats:
+        """Return the offset at the right edge, searched for up to where the rows look alike."""
+        top, mean = float(self.rows.top), float(self.rows.residues.sum())
+        reach = 1e3 * (1 + self.ratio * (top / mean) ** 2 + sum(np.asarray(c) for c in ratios))
+        high = np.asarray(reach * self.columns.top)
+        return self.edge_between(np.asarray(1e-14 * self.columns.top), high, *ratios)
 
 
 def falling_root(function: Callable[[Floats], Floats], low: Floats, high: Floats) -> Floats:

@@ -5,12 +5,12 @@ from numpy.typing import NDArray
 
 from attnlaw._checks import Floats, real
 from attnlaw.laws._engine.expression import Addition, PointMasses, chain
-from attnlaw.laws.law import Law
+from attnlaw.laws._engine.free import ClosedFormLaw
 
 __all__ = ["Semicircle"]
 
 
-class Semicircle(Law):
+class Semicircle(ClosedFormLaw):
     """Semicircle law of variance σ²: eigenvalues of a Wigner matrix, R(g) = σ² g.
 
     density(x) = √(4σ² − x²)/(2πσ²),  G(z) = 2/(z + √(z−2σ)√(z+2σ)).

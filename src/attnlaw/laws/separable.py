@@ -1,11 +1,31 @@
 """The law of a matrix whose rows differ in length and whose columns differ in variance."""
 
+from collections.abc import Callable
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlaw._checks import Complexes, Floats, frozen, invalid_argument, real, real_array
+from attnlaw._checks import (
+    Complexes,
+    Floats,
+    Real,
+    frozen,
+    invalid_argument,
+    real,
+    real_array,
+    scalar_or_array,
+)
+from attnlaw.laws._engine.expression import (
+    Addition,
+    Expression,
+    PointMasses,
+    chain,
+    free_product,
+)
+from attnlaw.laws._engine.free import FreeLaw
+from attnlaw.laws.outliers import Poles, SeparableCurve
 
 __all__ = ["SeparableLaw"]
 
@@ -13,13 +33,14 @@ __all__ = ["SeparableLaw"]
 _DESCENT = 10.0 ** np.array([1, 0.5, 0, -0.5, -1, -1.5, -2, -2.5, -3, -4, -5, -7, -10])
 
 
-class SeparableLaw:
+class SeparableLaw(FreeLaw):
     """Limiting spectrum of EᵀE/V for a V×d table E = D^(1/2) Z Σ^(1/2) with Gaussian Z.
 
     It is H ⊠ (⊞_k q_k r_k MP_{δ/q_k}), H the spectrum of Σ and r_k, q_k that of D. With one row
-    scale it is the Silverstein law H ⊠ MP_δ. The algebra of laws gives the same; this solver is
-    made for spectra of hundreds of atoms, such as those estimated from an embedding table. Derived
-    in docs/theory/tables.md, "The law".
+    scale it is the Silverstein law H ⊠ MP_δ. The algebra of laws gives the same, and this law
+    answers as every other does; its solver is made for spectra of hundreds of atoms, such as those
+    estimated from an embedding table, and needs no support. Derived in docs/theory/tables.md, "The
+    law".
 
     Parameters
     ----------
@@ -52,6 +73,14 @@ class SeparableLaw:
     (2.25, array([0., 1.]))
     """
 
+    columns: Floats  # t
+    column_weights: Floats  # h
+    rows: Floats  # r
+    row_weights: Floats  # q
+    ratio: float  # δ
+    _trace: tuple[Floats, Complexes] | None  # the last answer, kept
+    _start: tuple[Floats, Complexes] | None  # that of a law close by
+
     def __init__(
         self,
         columns: ArrayLike,
@@ -61,17 +90,35 @@ class SeparableLaw:
         column_weights: ArrayLike | None = None,
         row_weights: ArrayLike | None = None,
     ) -> None:
-        self.ratio = float(real("ratio", ratio, above=0))
-        self.columns, self.column_weights = _atoms("columns", columns, column_weights)
-        self.rows, self.row_weights = _atoms("rows", rows, row_weights)
-        if self.columns.min() < 0 or not self.columns.any():
-            raise invalid_argument(
-                "columns", "at least 0 and not all 0", float(self.columns.min())
-            )
-        if self.rows.min() <= 0:
-            raise invalid_argument("rows", "above 0", float(self.rows.min()))
-        self._trace: tuple[Floats, Complexes] | None = None  # the last answer, kept
-        self._start: tuple[Floats, Complexes] | None = None  # that of a law close by
+        t, h = _atoms("columns", columns, column_weights)
+        r, q = _atoms("rows", rows, row_weights)
+        if t.min() < 0 or not t.any():
+            raise invalid_argument("columns", "at least 0 and not all 0", float(t.min()))
+        if r.min() <= 0:
+            raise invalid_argument("rows", "above 0", float(r.min()))
+        self.__dict__.update(
+            columns=t,
+            column_weights=h,
+            rows=r,
+            row_weights=q,
+            ratio=float(real("ratio", ratio, above=0)),
+            _trace=None,
+            _start=None,
+        )
+
+    @cached_property
+    def _expression(self) -> Expression:
+        parts = zip(self.row_weights * self.rows, self.ratio / self.row_weights, strict=True)
+        rows = chain(
+            PointMasses.at(0.0), Addition(parts=tuple((float(s), float(c)) for s, c in parts))
+        )
+        columns = PointMasses.of(self.columns, self.column_weights)
+        return free_product(Expression(columns), rows)
+
+    @cached_property
+    def _curve(self) -> SeparableCurve:
+        columns = Poles.of_spectrum(self.columns, self.column_weights)
+        return SeparableCurve(columns, Poles.of_spectrum(self.rows, self.row_weights), self.ratio)
 
     def with_columns(self, columns: ArrayLike) -> "SeparableLaw":
         """Return the law with other columns, started from this one's answer.
@@ -85,7 +132,7 @@ class SeparableLaw:
             column_weights=self.column_weights,
             row_weights=self.row_weights,
         )
-        law._start = self._trace
+        law.__dict__["_start"] = self._trace
         return law
 
     @property
@@ -93,15 +140,31 @@ class SeparableLaw:
         """First moment: (Σ h t)(Σ q r)."""
         return float(self.column_weights @ self.columns * (self.row_weights @ self.rows))
 
-    def density(self, x: ArrayLike) -> Floats:
-        """Density at the points x > 0."""
-        points, z, e = self._solve(x)
-        y = -e * self._row_mean(e)[0]
-        return np.asarray(np.maximum(-((1 + y) / z).imag / np.pi, 0.0)).reshape(points.shape)
+    def density(self, x: ArrayLike) -> Any:
+        """Density of the continuous part at x."""
+        return self._at_positive(x, self._density_inside, 0.0)
 
-    def cdf(self, x: ArrayLike) -> Floats:
-        """Distribution function at the points x > 0, in closed form once e is known."""
-        points, z, e = self._solve(x)
+    def cdf(self, x: ArrayLike) -> Any:
+        """Mass of (−∞, x], in closed form once e is known."""
+        return self._at_positive(x, self._cdf_inside, float(self.atom.mass.sum()))
+
+    def _at_positive(self, x: ArrayLike, function: Callable[[Floats], Floats], zero: float) -> Any:
+        """Evaluate a function at the points above 0, where no support needs to be known."""
+        x = real_array("x", x)
+        flat = x.ravel()
+        above = flat > 0
+        result = np.where(flat == 0, zero, 0.0)
+        if above.any():
+            result[above] = function(flat[above])
+        return result.reshape(x.shape)[()]
+
+    def _density_inside(self, x: Floats) -> Floats:
+        z, e = self._solve(x)
+        y = -e * self._row_mean(e)[0]
+        return np.maximum(-((1 + y) / z).imag / np.pi, 0.0)
+
+    def _cdf_inside(self, x: Floats) -> Floats:
+        z, e = self._solve(x)
         phi, _ = self._row_mean(e)
         u, y = z / phi, -e * phi
         lengths = np.angle(1 + self.ratio * self.rows[:, None] * e)
@@ -111,50 +174,35 @@ class SeparableLaw:
             + y.imag
             + self.row_weights @ lengths / self.ratio
         ) / np.pi
-        return np.asarray(np.clip(1 - tail, 0.0, 1.0)).reshape(points.shape)
+        return np.clip(1 - tail, 0.0, 1.0)
+
+    def _inside(self, x: Floats) -> tuple[Floats, Floats]:
+        return self._density_inside(x), self._cdf_inside(x)  # solved once: the answer is kept
+
+    def __repr__(self) -> str:
+        sizes = f"{self.columns.size} columns, {self.rows.size} rows"
+        return f"SeparableLaw(<{sizes}>, ratio={self.ratio:g})"
 
     @cached_property
     def right_edge(self) -> float:
-        """Right edge of the support: the least z(u) = δ u s y(u) over u > max t."""
-        from scipy.optimize import minimize_scalar
+        """Right edge of the support, without the rest of it."""
+        return float(self._curve.eigenvalue(self._curve.edge_offset()))
 
-        top = float(self.columns.max())
-
-        def position(log_gap: float) -> float:
-            return self._position(top * (1 + float(np.exp(log_gap))))
-
-        best = minimize_scalar(position, bounds=(-30.0, 12.0), options={"xatol": 1e-10})
-        return float(best.fun)
-
-    def outlier(self, variance: float) -> float:
-        """Where an eigenvalue of Σ above max t is seen in the sample; the edge if it is not.
+    def outlier(self, variance: ArrayLike) -> Real:
+        """Where eigenvalues of Σ above max t are seen in the sample; the edge if they are not.
 
         A lone direction of this variance changes neither H nor D, so it is seen at z(u) with
         u equal to the variance, as long as z is increasing there (Bai and Yao 2012).
         """
-        u = float(real("variance", variance, above=float(self.columns.max())))
-        here, further = self._position(u), self._position(u * (1 + 1e-6))
-        return here if further > here else float(self.right_edge)
+        u = np.asarray(real("variance", variance, above=float(self.columns.max())))
+        offset = np.maximum(u - self.columns.max(), self._curve.edge_offset())
+        return scalar_or_array(self._curve.eigenvalue(offset))
 
     def population(self, x: ArrayLike) -> Floats:
         """Variances u = z/φ behind outliers seen at x above the right edge: `outlier` inverted."""
-        points, z, e = self._solve(x)
+        points = np.asarray(real("x", x, above=0))
+        z, e = self._solve(points.ravel())
         return np.asarray((z / self._row_mean(e)[0]).real.reshape(points.shape))
-
-    def _position(self, u: float) -> float:
-        """z(u) on the real axis right of max t: δ u s y(u) with y_D(s) = δ y(u), s > max r."""
-        from scipy.optimize import brentq
-
-        y = float(self.column_weights @ (self.columns / (u - self.columns)))
-        target, top = self.ratio * y, float(self.rows.max())
-        below_top = top - self.rows
-
-        def excess(log_gap: float) -> float:
-            gaps = below_top + top * np.exp(log_gap)  # s − r, without cancellation
-            return float(np.log(self.row_weights @ (self.rows / gaps)) - np.log(target))
-
-        s = top * (1 + float(np.exp(brentq(excess, -700.0, 100.0))))
-        return self.ratio * u * s * y
 
     def _row_mean(self, e: Complexes) -> tuple[Complexes, Complexes]:
         """φ(e) and its derivative."""
@@ -170,26 +218,22 @@ class SeparableLaw:
         parts *= parts
         return value, -(self.column_weights @ parts)
 
-    def _solve(self, x: ArrayLike) -> tuple[Floats, Complexes, Complexes]:
-        points = real_array("x", x)
-        if points.size and points.min() <= 0:
-            raise invalid_argument("x", "above 0", float(points.min()))
-        flat, scale = points.ravel(), self.mean
-        if self._trace is not None and np.array_equal(self._trace[0], flat):
-            return points, flat + 1j * scale * _DESCENT[-1], self._trace[1]
-        z = flat + 1j * scale * _DESCENT[-1]
-        if self._start is not None and np.array_equal(self._start[0], flat):
+    def _solve(self, x: Floats) -> tuple[Complexes, Complexes]:
+        """Return z next to the real axis and e(z), for a flat array of x > 0."""
+        scale = self.mean
+        z = x + 1j * scale * _DESCENT[-1]
+        if self._trace is not None and np.array_equal(self._trace[0], x):
+            return z, self._trace[1]
+        done = False
+        if self._start is not None and np.array_equal(self._start[0], x):
             e, done = self._newton(self._start[1], z, 1e-10, 15)
-            if done:  # only one solution lies above the real axis, so this is it
-                self._trace = flat, e
-                return points, z, e
-        e = -scale / (flat + 1j * scale * _DESCENT[0])
-        for height in _DESCENT:
-            z = flat + 1j * scale * height
-            last = height == _DESCENT[-1]
-            e, _ = self._newton(e, z, 1e-11 if last else 1e-3, 60)
-        self._trace = flat, e
-        return points, z, e
+        if not done:  # (only one solution lies above the real axis: a near one is the right one)
+            e = -scale / (x + 1j * scale * _DESCENT[0])
+            for height in _DESCENT:
+                last = height == _DESCENT[-1]
+                e, _ = self._newton(e, x + 1j * scale * height, 1e-11 if last else 1e-3, 60)
+        self.__dict__["_trace"] = x, e
+        return z, e
 
     def _newton(
         self, e: Complexes, z: Complexes, tolerance: float, n_steps: int

@@ -7,7 +7,7 @@ import numpy as np
 
 from attnlaw._checks import Floats
 from attnlaw.laws._engine.expression import Multiplication
-from attnlaw.laws._engine.free import FreeLaw
+from attnlaw.laws._engine.free import ClosedFormLaw
 from attnlaw.laws._engine.stationary import Edge, critical_points, stationary_value
 from attnlaw.laws._engine.uniformisation import bent_argument
 
@@ -28,7 +28,7 @@ class Cubic(NamedTuple):
     right: Edge  # κλ₊
 
 
-class WishartProduct(FreeLaw):
+class WishartProduct(ClosedFormLaw):
     """κ (MP_δ ⊠ MP_γ): the noise bulk of pooled sequences.
 
     Derived in docs/theory/bulk.md, "Derivation", and docs/theory/laws.md, "Two Marchenko–Pastur
@@ -116,6 +116,3 @@ class WishartProduct(FreeLaw):
             phase += np.arctan2(c * y.imag, 1 + c * y.real) + bent_argument(c * y) / c
         above: Floats = phase / np.pi
         return np.clip(1 - above if sign > 0 else above, 0.0, 1.0)
-
-    def _inside(self, x: Floats) -> tuple[Floats, Floats]:
-        return self._density_inside(x), self._cdf_inside(x)

@@ -1,7 +1,7 @@
 """From expressions to laws: the kind of law that knows the closed form, where there is one."""
 
 from attnlaw.laws._engine import expression as ex
-from attnlaw.laws._engine.expression import Addition, Expression, Multiplication
+from attnlaw.laws._engine.expression import Addition, Expression
 from attnlaw.laws._engine.free import FreeLaw
 from attnlaw.laws.discrete import Discrete
 from attnlaw.laws.law import Law
@@ -12,24 +12,25 @@ from attnlaw.laws.wishart_product import WishartProduct
 __all__ = ["law_of", "product"]
 
 
-def law_of(expression: Expression) -> Law:
+def law_of(expression: Expression) -> FreeLaw:
     """Return the law of an expression in normal form."""
-    law: Law
-    if not expression.stages and not isinstance(expression.base, ex.Pair):
-        law = Discrete.__new__(Discrete)
-    elif expression.point is not None and len(expression.stages) == 1:
-        (stage,) = expression.stages
-        law = FreeLaw.__new__(FreeLaw)
-        if isinstance(stage, Multiplication) and len(stage.ratios) == 1:
-            law = MarchenkoPastur.__new__(MarchenkoPastur)
-        elif isinstance(stage, Multiplication) and len(stage.ratios) == 2:
-            law = WishartProduct.__new__(WishartProduct)
-        elif isinstance(stage, Addition) and not stage.parts:
-            law = Semicircle.__new__(Semicircle)
-    else:
-        law = FreeLaw.__new__(FreeLaw)
-    Law.__init__(law, expression)
+    kind = _kind(expression)
+    law = kind.__new__(kind)
+    FreeLaw.__init__(law, expression)
     return law
+
+
+def _kind(expression: Expression) -> type[FreeLaw]:
+    """Return the kind of law that knows an expression best."""
+    if not expression.stages and not isinstance(expression.base, ex.Pair):
+        return Discrete
+    if expression.point is None or len(expression.stages) > 1:
+        return FreeLaw
+    (stage,) = expression.stages
+    if isinstance(stage, Addition):
+        return FreeLaw if stage.parts else Semicircle
+    closed_forms: dict[int, type[FreeLaw]] = {1: MarchenkoPastur, 2: WishartProduct}
+    return closed_forms.get(len(stage.ratios), FreeLaw)
 
 
 def product(left: Law, right: Law) -> Law:

@@ -45,6 +45,13 @@ class PointMasses:
         """Return the point mass at one location."""
         return PointMasses(frozen(np.array([float(location)])), frozen(np.ones(1)))
 
+    @staticmethod
+    def of(locations: Floats, weights: Floats) -> "PointMasses":
+        """Return atoms in any order, with weights ≥ 0 of any sum; equal ones are joined."""
+        kept = weights > 0
+        t, where = np.unique(locations[kept], return_inverse=True)
+        return PointMasses(frozen(t), frozen(np.bincount(where, weights[kept]) / weights.sum()))
+
     def map(self, scale: float, shift: float) -> "PointMasses":
         """Return the law of scale x + shift."""
         locations, weights = scale * self.locations + shift, self.weights

@@ -1,23 +1,34 @@
-"""Laws that have no closed form: their parametric curve, followed to the real axis."""
+"""Laws made by free convolution: an expression, its parametric curve, and the curve's boundary.
 
+`FreeLaw` evaluates any expression; laws with a closed form are kinds of it that override what
+they know better.
+"""
+
+from abc import abstractmethod
 from functools import cached_property
 
 import numpy as np
 
-from attnlaw._checks import Complexes, Floats
-from attnlaw.laws._engine.boundary import Boundary
-from attnlaw.laws._engine.continuation import follow
+from attnlaw._checks import Complexes, Floats, count, frozen
+from attnlaw.laws._engine.continuation import follow, settle, tangent
+from attnlaw.laws._engine.expression import Expression
+from attnlaw.laws._engine.masses import atoms
+from attnlaw.laws._engine.moments import moments
 from attnlaw.laws._engine.support import intervals
 from attnlaw.laws._engine.uniformisation import evaluate, mass_above
-from attnlaw.laws.law import Law
+from attnlaw.laws.law import Atom, Law
 
-__all__ = ["FreeLaw"]
+__all__ = ["ClosedFormLaw", "FreeLaw"]
 
 _FEW = 24  # points in an interval that are followed one by one
+_FIRST = np.linspace(0.0, np.pi, 13)[1:-1]
+_HALVINGS = 2
+_GRADED = 4  # nodes towards an edge
+_CLOSEST = 1e-13  # angle of the last node towards a hard edge
 
 
 class FreeLaw(Law):
-    """A free sum or product of laws, made by the operators of `Law`.
+    """A free additive or multiplicative convolution of laws, made by the operators of `Law`.
 
     Examples
     --------
@@ -25,6 +36,26 @@ class FreeLaw(Law):
     >>> Discrete([1, 2]) @ MarchenkoPastur(0.5)
     Discrete([1, 2]) @ MarchenkoPastur(0.5)
     """
+
+    _written: Expression
+
+    def __init__(self, expression: Expression) -> None:
+        self.__dict__["_written"] = expression
+
+    @property
+    def _expression(self) -> Expression:
+        return self._written
+
+    @cached_property
+    def atom(self) -> Atom:
+        """Atoms (location, mass), in increasing order; empty arrays when there are none."""
+        found = atoms(self._expression)
+        return Atom(frozen(np.array([*found])), frozen(np.array([*found.values()])))
+
+    def moment(self, k: int) -> float:
+        """Moment ∫ xᵏ ν(dx), from the power series of the law (no quadrature)."""
+        k = count("k", k, at_least=0)
+        return float(moments(self._expression, k)[k])
 
     def _intervals(self) -> Floats:
         found = intervals(self._expression)
@@ -49,7 +80,24 @@ class FreeLaw(Law):
                 density[near] = self._density(both).mean()
         return density, self._below(u)
 
+    @cached_property
+    def _interval_masses(self) -> Floats:
+        """Mass of the continuous part on each interval of the support."""
+        return self._masses_of(self.support)
+
+    def _masses_of(self, intervals: Floats) -> Floats:
+        """Mass of the continuous part on intervals that cover the support."""
+        if not len(intervals):
+            return np.zeros(0)
+        low, high = intervals.T
+        location, mass = self.atom
+        between = 0.5 * (high[:-1] + low[1:])  # one point in each bounded gap
+        inner = self._gap_cdf(between) if between.size else np.zeros(0)
+        inner = inner - np.array([mass[location <= x].sum() for x in between])
+        return np.diff(np.concatenate([[0.0], inner, [1 - mass.sum()]]))
+
     def _gap_cdf(self, x: Floats) -> Floats:
+        """Cdf at points between two intervals."""
         return self._below(follow(self._expression, x.astype(np.complex128)))
 
     def _cauchy(self, z: Complexes) -> Complexes:
@@ -71,7 +119,7 @@ class FreeLaw(Law):
         return [float(x) for x in location[self._is_inside(location)]]
 
     @cached_property
-    def _boundaries(self) -> dict[int, Boundary]:
+    def _boundaries(self) -> "dict[int, Boundary]":
         """Curves over the intervals met so far."""
         return {}
 
@@ -92,4 +140,84 @@ class FreeLaw(Law):
             u[:, here] = self._boundaries[k].parameters(x[here])
         if alone.any():
             u[:, alone] = follow(self._expression, x[alone].astype(np.complex128))
+        return u
+
+
+class ClosedFormLaw(FreeLaw):
+    """A law with formulas of its own for density and cdf."""
+
+    @abstractmethod
+    def _density_inside(self, x: Floats) -> Floats: ...
+
+    @abstractmethod
+    def _cdf_inside(self, x: Floats) -> Floats: ...
+
+    def _inside(self, x: Floats) -> tuple[Floats, Floats]:
+        return self._density_inside(x), self._cdf_inside(x)
+
+
+class Boundary:
+    """Parameters at nodes x = low + (high − low) sin²(θ/2), interpolated in θ for a first guess.
+
+    The guess is Hermite's cubic through two nodes; Newton's method makes it exact, and where
+    it fails (a gap about to open) the point is followed from above the axis. The nodes
+    themselves are found so: a few from above, then those between them. At a soft edge the curve
+    is analytic in θ and turns into its conjugate beyond, so that the first node has a mirror
+    image there; a hard edge, at 0, is a power law, with nodes ever closer to it on demand.
+    """
+
+    def __init__(self, law: Expression, low: float, high: float) -> None:
+        self.law, self.low, self.width = law, low, high - low
+        self.hard = (low == 0, high == 0)
+        self.angle = np.zeros(0)
+        self.nodes: Complexes = np.zeros((law.n_leaves, 0), dtype=np.complex128)
+        self.slopes: Complexes = self.nodes
+        self._add(_FIRST)
+        for _ in range(_HALVINGS):
+            self._add(0.5 * (np.append(self.angle, np.pi) + np.append(0.0, self.angle)))
+        for _ in range(_GRADED):
+            self._add(np.array([0.4 * self.angle[0], np.pi - 0.4 * (np.pi - self.angle[-1])]))
+
+    def parameters(self, x: Floats) -> Complexes:
+        """Return the parameters (leaves × points) at points inside the interval."""
+        angle = 2 * np.arcsin(np.sqrt(np.clip((x - self.low) / self.width, 0.0, 1.0)))
+        while self.hard[0] and self.angle[0] > max(angle.min(), _CLOSEST):
+            self._add(0.4 * self.angle[:1])
+        while self.hard[1] and np.pi - self.angle[-1] > max(np.pi - angle.max(), 1e-7):
+            self._add(np.pi - 0.4 * (np.pi - self.angle[-1:]))
+        return self._solve(angle, x)
+
+    def _add(self, angle: Floats) -> None:
+        sine, cosine = np.sin(angle / 2), np.cos(angle / 2)
+        nodes = self._solve(angle, self.low + self.width * sine**2)
+        slopes = tangent(self.law, nodes).astype(np.complex128)  # du/dz
+        slopes *= self.width * sine * cosine  # du/dθ
+        angle = np.append(self.angle, angle)
+        nodes = np.concatenate([self.nodes, nodes], axis=1)
+        slopes = np.concatenate([self.slopes, slopes], axis=1)
+        order = np.argsort(angle)
+        self.angle, self.nodes, self.slopes = angle[order], nodes[:, order], slopes[:, order]
+
+    def _solve(self, angle: Floats, x: Floats) -> Complexes:
+        target = x.astype(np.complex128)
+        if not self.angle.size:
+            return follow(self.law, target)
+        nodes, slopes, ends = self.nodes, self.slopes, self.angle
+        ends = np.concatenate([-ends[:1], ends, 2 * np.pi - ends[-1:]])
+        left = np.clip(
+            np.searchsorted(ends, angle) - 1, self.hard[0], len(ends) - 2 - self.hard[1]
+        )
+        at = np.clip([left - 1, left], 0, len(self.angle) - 1)
+        step = ends[left + 1] - ends[left]
+        s = (angle - ends[left]) / step
+        (a, b), (da, db) = nodes[:, at].swapaxes(0, 1), slopes[:, at].swapaxes(0, 1) * step
+        first, last = left == 0, left == len(ends) - 2
+        a, da = np.where(first, a.conj(), a), np.where(first, -da.conj(), da)
+        b, db = np.where(last, b.conj(), b), np.where(last, -db.conj(), db)
+        rise = b - a
+        guess = a + s * (da + s * (3 * rise - 2 * da - db + s * (da + db - 2 * rise)))
+        u, good = settle(self.law, guess, target)
+        lost = np.flatnonzero(~good)
+        if lost.size:
+            u[:, lost] = follow(self.law, target[lost])
         return u

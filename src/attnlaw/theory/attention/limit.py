@@ -18,7 +18,7 @@ from numpy.polynomial import Polynomial
 from numpy.typing import NDArray
 
 from attnlaw._checks import Complexes, Floats
-from attnlaw.laws import Law, MarchenkoPastur
+from attnlaw.laws import MarchenkoPastur
 from attnlaw.laws._engine.free import FreeLaw
 
 __all__ = ["AttentionBulk"]
@@ -54,7 +54,7 @@ class AttentionBulk(FreeLaw):
 
     def __init__(self, *, linear: float, noise: float, ratio: float, last_ratio: float) -> None:
         law = (linear * MarchenkoPastur(ratio) + noise) @ MarchenkoPastur(last_ratio)
-        Law.__init__(self, law._expression)
+        super().__init__(law._expression)
         self.__dict__["_constants"] = _Constants(linear, noise, ratio, last_ratio)
 
     @cached_property
