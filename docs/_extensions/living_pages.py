@@ -38,7 +38,7 @@ MODULES = [
     "diagnostics",
     "sweeps",
     "figures",
-    "style",
+    "plotting",
 ]
 FIELD = re.compile(r"^    (\w+): [^#\n]*  # (.+)$", re.MULTILINE)
 SESSION = re.compile(r"^(```python\n(?:(?!```).*\n)*?)\n+(```)$", re.MULTILINE)

@@ -16,7 +16,7 @@ from the tables on disk, and every number in the report can be traced to a file.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +24,14 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Check", "FigureModule", "Table", "Tables", "z_check"]
+__all__ = ["Check", "FigureModule", "Table", "Tables", "Verdict", "z_check"]
 
 Table = Mapping[str, NDArray[Any]]
 """Named columns of equal length."""
 
 Tables = Mapping[str, Table]
+
+Verdict = Literal["agrees", "differs as known", "unexpected"]
 
 
 class FigureModule(Protocol):
@@ -54,10 +56,11 @@ class FigureModule(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One number by two roads, and whether they meet.
+    """One number in two independent ways, and whether they agree.
 
-    `tolerance` is what the two may differ by, `basis` says where it comes from, and
-    `explanation` what a difference means, shown only when there is one.
+    `tolerance` is what the two may differ by and `basis` says where it comes from. An
+    `explanation` says why a difference is expected: it is given where the formula compared is
+    known to be an approximation, and shown only when there is a difference.
     """
 
     quantity: str
@@ -76,6 +79,14 @@ class Check:
     def agrees(self) -> bool:
         """Whether the difference is within tolerance (never when a number is missing)."""
         return bool(abs(self.difference) <= self.tolerance)
+
+    @property
+    def verdict(self) -> Verdict:
+        """One of three: within tolerance, beyond it for a known reason, or beyond it."""
+        if self.agrees:
+            return "agrees"
+        known = self.explanation and np.isfinite(self.difference)
+        return "differs as known" if known else "unexpected"
 
 
 def z_check(

@@ -1,28 +1,32 @@
-"""Compute, draw and judge a set of figures, on one process or several; go on after a stop."""
+"""Compute, draw and check a set of figures, on one process or several; resumable."""
 
 import json
+import os
+import signal
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
 from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from attnlaw._checks import count
-from attnlaw._extras import require
-from attnlaw._machine import end_with_parent, one_thread_in_children
-from attnlaw._store import atomic_path, checksum, fingerprint
+from attnlaw._machine import end_with_parent, one_thread_children
+from attnlaw._store import atomic_path, source_fingerprint
 from attnlaw.figures import FIGURES, load_figure
-from attnlaw.figures.figure import Check
-from attnlaw.figures.storage import load_tables, save_tables
+from attnlaw.figures.figure import Check, Tables, Verdict
+from attnlaw.figures.tables import load_tables, save_tables
 from attnlaw.plotting import style
 
 __all__ = ["Reproduced", "reproduce"]
 
-TABLE_FIGURE = "embedding_table"  # the figure that takes a table of the user's own
+Progress = Callable[[str, str], None]
+"""Told ``(name, "started" | "done")`` as figures begin and end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,16 +42,33 @@ class Reproduced:
     seconds: float  # of computing; kept from the first run when it is resumed
     resumed: bool
 
+    def count(self, verdict: Verdict) -> int:
+        """Return how many comparisons have this verdict."""
+        return sum(check.verdict == verdict for check in self.checks)
+
     @property
     def verdict(self) -> str:
         """Summary of the checks in words."""
-        n, n_agree = len(self.checks), sum(c.agrees for c in self.checks)
-        if n == 0:
+        if not self.checks:
             return "a picture, nothing to compare"
-        if n_agree == n:
-            every = "the one comparison" if n == 1 else f"all {n} comparisons"
-            return f"agrees: {every} within tolerance"
-        return f"{n_agree} of {n} comparisons within tolerance, {n - n_agree} not"
+        kinds: tuple[Verdict, ...] = ("agrees", "differs as known", "unexpected")
+        counts = {kind: self.count(kind) for kind in kinds}
+        if counts["agrees"] == len(self.checks):
+            n = len(self.checks)
+            return "agrees" if n == 1 else f"agrees, all {n} comparisons"
+        return ", ".join(f"{n} {kind}" for kind, n in counts.items() if n)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Job:
+    """What a process needs to know to make one figure."""
+
+    name: str
+    out: Path
+    quick: bool
+    seed: int
+    fingerprint: str
+    inputs: dict[str, Any] = field(default_factory=dict)  # of the user's, to `compute`
 
 
 def reproduce(
@@ -55,10 +76,10 @@ def reproduce(
     *,
     out: Path,
     quick: bool = False,
-    jobs: int = 1,
+    n_jobs: int = 1,
     seed: int = 0,
     table: Path | None = None,
-    progress: Callable[[str, str], None] = lambda name, state: None,
+    progress: Progress = lambda name, state: None,
 ) -> list[Reproduced]:
     """Reproduce figures into a folder; figures that are there already are not computed again.
 
@@ -70,12 +91,12 @@ def reproduce(
         Folder for pictures, tables and manifests.
     quick : bool
         Smaller sizes and fewer trials.
-    jobs : int
+    n_jobs : int
         Number of processes; each computes whole figures with one thread of linear algebra.
     seed : int
         Every figure draws from a stream of its own, fixed by this and the figure's name.
     table : path, optional
-        An embedding table of the user's own, for the figure ``embedding_table``.
+        The user's own embedding table, for the figure ``embedding_table``.
     progress : callable
         Told ``(name, "started" | "done")`` as figures begin and end.
 
@@ -84,111 +105,164 @@ def reproduce(
     list of Reproduced
         In the order of `names`.
     """
-    jobs = count("jobs", jobs)
+    n_jobs = count("n_jobs", n_jobs)
     for name in names:
         load_figure(name)
-    require("matplotlib", extra="figures", purpose="A figure")
-    run = _Run(out=out, quick=quick, seed=seed, table=None if table is None else table.resolve())
-    if jobs > 1:
-        return _reproduce_many(names, run, jobs, progress)
+    user_file = None if table is None else [str(table.resolve()), table.stat().st_mtime_ns]
+    mark = source_fingerprint(quick=quick, seed=seed, table=user_file)
+    jobs = [
+        _Job(
+            name=name,
+            out=out,
+            quick=quick,
+            seed=seed,
+            fingerprint=mark,
+            inputs={"table": table} if name == "embedding_table" else {},
+        )
+        for name in names
+    ]
+    if n_jobs > 1:
+        return _reproduce_many(jobs, n_jobs, progress)
     done = []
-    for name in names:
-        progress(name, "started")
-        done.append(_reproduce_one(name, run))
-        progress(name, "done")
+    for job in jobs:
+        progress(job.name, "started")
+        done.append(_reproduce_one(job))
+        progress(job.name, "done")
     return done
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Run:
-    """What the figures of one call of `reproduce` have in common."""
+def _reproduce_many(jobs: list[_Job], n_jobs: int, progress: Progress) -> list[Reproduced]:
+    """Give each figure a process, the most expensive first, so that no core waits at the end.
 
-    out: Path
-    quick: bool
-    seed: int
-    table: Path | None
-
-    def own_files(self, name: str) -> dict[str, Path]:
-        """Return the user's own files that a figure takes."""
-        return {"table": self.table} if self.table is not None and name == TABLE_FIGURE else {}
-
-    def mark(self, name: str) -> str:
-        """Identify a computation by its setting, the software and all of the library's source.
-
-        Results with another mark are computed again. Any edit of the source changes the mark;
-        an edit of the user's own file, whose name alone is in it, does not.
-        """
-        files = {key: str(path) for key, path in self.own_files(name).items()}
-        setting = {"quick": self.quick, "seed": self.seed, **files, "software": fingerprint()}
-        return checksum([json.dumps(setting, sort_keys=True)])
-
-
-def _reproduce_many(
-    names: Sequence[str], run: _Run, jobs: int, progress: Callable[[str, str], None]
-) -> list[Reproduced]:
-    """Hand figures to processes, the most expensive first, so that no core waits at the end."""
-    waiting = sorted(names, key=lambda name: -load_figure(name).SECONDS[0 if run.quick else 1])
-    running: dict[Future[Reproduced], str] = {}
+    When anything fails, or the user interrupts, the processes still at work are ended.
+    """
+    waiting = sorted(jobs, key=lambda job: load_figure(job.name).SECONDS[0 if job.quick else 1])
+    running: dict[Connection, tuple[_Job, BaseProcess]] = {}
     done: dict[str, Reproduced] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < n_jobs:
+                job = waiting.pop()
+                answer, process = _start(job)
+                running[answer] = (job, process)
+                progress(job.name, "started")
+            for answer in wait(list(running)):
+                assert isinstance(answer, Connection)
+                job, process = running.pop(answer)
+                done[job.name] = _result(answer, job, process)
+                progress(job.name, "done")
+    finally:
+        for _, process in running.values():
+            process.terminate()
+        for _, process in running.values():
+            process.join()
+    return [done[job.name] for job in jobs]
+
+
+def _start(job: _Job) -> tuple[Connection, BaseProcess]:
+    """Start a process that makes one figure, and return where its result will arrive."""
     context = get_context("spawn")
-    lifeline, end_of_parent = context.Pipe(duplex=False)
-    pool = ProcessPoolExecutor(jobs, context, initializer=end_with_parent, initargs=(lifeline,))
-    with one_thread_in_children(), pool:
-        try:
-            while waiting or running:
-                while waiting and len(running) < jobs:
-                    name = waiting.pop(0)
-                    running[pool.submit(_reproduce_one, name, run)] = name
-                    progress(name, "started")
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    name = running.pop(future)
-                    done[name] = future.result()
-                    progress(name, "done")
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            end_of_parent.close()  # the workers end at once
-            raise
-    return [done[name] for name in names]
+    answer, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_work, args=(job, sender), name=job.name, daemon=True)
+    with one_thread_children(), _interrupt_held_back():
+        process.start()
+    sender.close()  # the child holds the other copy: its end is ours to see
+    return answer, process
 
 
-def _reproduce_one(name: str, run: _Run) -> Reproduced:
-    """Compute a figure unless its tables are on disk; draw and judge it from the tables."""
-    figure, out, mark = load_figure(name), run.out, run.mark(name)
-    manifest_path = out / "manifests" / f"{name}.json"
+def _result(answer: Connection, job: _Job, process: BaseProcess) -> Reproduced:
+    """Receive a figure, or raise what went wrong with it."""
+    try:
+        result = answer.recv()
+    except EOFError:
+        process.join()
+        raise RuntimeError(
+            f"the process of figure {job.name} ended with exit code {process.exitcode}; "
+            "it may have run out of memory."
+        ) from None
+    process.join()
+    if isinstance(result, BaseException):
+        raise result
+    assert isinstance(result, Reproduced)
+    return result
+
+
+def _work(job: _Job, sender: Connection) -> None:
+    """Make one figure in a process of its own."""
+    end_with_parent()
+    try:
+        result: Reproduced | Exception = _reproduce_one(job)
+    except Exception as error:
+        result = error
+    with suppress(BrokenPipeError):
+        sender.send(result)
+
+
+@contextmanager
+def _interrupt_held_back() -> Iterator[None]:
+    """Start children that never see Ctrl-C; it stays for the parent, which then ends them.
+
+    A blocked signal is inherited, and one that arrives in the meantime is delivered afterwards.
+    """
+    if os.name == "nt":
+        yield
+        return
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+
+
+def _reproduce_one(job: _Job) -> Reproduced:
+    """Compute a figure unless its tables are on disk; draw and check it from the tables."""
+    figure = load_figure(job.name)
+    manifest_path = job.out / "manifests" / f"{job.name}.json"
     manifest = _read_manifest(manifest_path)
-    files = [f"tables/{name}-{table}.csv" for table in manifest.get("tables", [])]
-    resumed = manifest.get("fingerprint") == mark and all((out / f).exists() for f in files)
+    resumed = manifest.get("fingerprint") == job.fingerprint and all(
+        (job.out / file).exists() for file in _table_files(job, manifest.get("tables", []))
+    )
     if not resumed:
-        started = time.perf_counter()
-        rng = np.random.default_rng([run.seed, *name.encode()])
-        tables = figure.compute(run.quick, rng, **run.own_files(name))
-        save_tables(tables, out / "tables", name)
-        manifest = {
-            "fingerprint": mark,
-            "tables": list(tables),
-            "quick": run.quick,
-            "seed": run.seed,
-            "seconds": time.perf_counter() - started,
-        }
-    tables = load_tables(out / "tables", name, manifest["tables"])
-    pictures = _draw(name, tables, out)
+        manifest = _compute(job)
+    tables = load_tables(job.out / "tables", job.name, manifest["tables"])
+    pictures = _draw(job, tables)
     checks = figure.check(tables)
-    manifest["checks"] = [asdict(c) | {"agrees": c.agrees} for c in checks]
+    manifest["checks"] = [asdict(c) | {"verdict": c.verdict} for c in checks]
     with atomic_path(manifest_path) as partial:
         partial.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
     return Reproduced(
-        name=name,
+        name=job.name,
         title=figure.TITLE,
         claim=figure.CLAIM,
-        setting=figure.setting(run.quick),
+        setting=figure.setting(job.quick),
         checks=checks,
-        files=pictures + [f"tables/{name}-{table}.csv" for table in tables],
+        files=pictures + _table_files(job, tables),
         seconds=manifest["seconds"],
         resumed=resumed,
     )
 
 
-def _draw(name: str, tables: Any, out: Path) -> list[str]:
+def _compute(job: _Job) -> dict[str, Any]:
+    """Compute a figure's tables and save them; return what its manifest says of them."""
+    started = time.perf_counter()
+    rng = np.random.default_rng([job.seed, *job.name.encode()])
+    tables = load_figure(job.name).compute(job.quick, rng, **job.inputs)
+    save_tables(tables, job.out / "tables", job.name)
+    return {
+        "fingerprint": job.fingerprint,
+        "tables": list(tables),
+        "quick": job.quick,
+        "seed": job.seed,
+        "seconds": time.perf_counter() - started,
+    }
+
+
+def _table_files(job: _Job, tables: Sequence[str] | Tables) -> list[str]:
+    return [f"tables/{job.name}-{table}.csv" for table in tables]
+
+
+def _draw(job: _Job, tables: Tables) -> list[str]:
+    """Draw a figure as PNG and SVG; return the names of the files."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -196,11 +270,11 @@ def _draw(name: str, tables: Any, out: Path) -> list[str]:
 
     files = []
     with style.sheet():
-        picture = load_figure(name).draw(tables)
+        picture = load_figure(job.name).draw(tables)
         for suffix in ("png", "svg"):
-            path = f"figures/{name}.{suffix}"
+            path = f"figures/{job.name}.{suffix}"
             metadata = {"Date": None} if suffix == "svg" else None
-            with atomic_path(out / path) as partial:
+            with atomic_path(job.out / path) as partial:
                 picture.savefig(partial, metadata=metadata)
             files.append(path)
         plt.close(picture)
