@@ -16,7 +16,8 @@ def test_json_has_the_numbers_behind_each_verdict(run, tmp_path):
     assert code == 0
     (figure,) = json.loads(out)["figures"]
     (check,) = figure["checks"]
-    assert check["agrees"] == (abs(check["difference"]) <= check["tolerance"])
+    within = abs(check["difference"]) <= check["tolerance"]
+    assert (check["verdict"] == "agrees") == within
     assert check["predicted"] == -0.5
 
 

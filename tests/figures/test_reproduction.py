@@ -1,6 +1,7 @@
 """The machinery of the reproduction, on a small figure made here."""
 
 import json
+import os
 import subprocess
 import sys
 import types
@@ -13,8 +14,8 @@ import pytest
 import attnlaw.figures as figures
 from attnlaw.figures.figure import Check, z_check
 from attnlaw.figures.report import write_report
-from attnlaw.figures.reproduction import _Run, reproduce
-from attnlaw.figures.storage import load_tables, save_tables
+from attnlaw.figures.reproduction import _Job, reproduce
+from attnlaw.figures.tables import load_tables, save_tables
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def test_a_figure_leaves_pictures_tables_and_a_manifest(tiny, tmp_path):
     for name in done.files:
         assert (tmp_path / name).stat().st_size > 0
     manifest = json.loads((tmp_path / "manifests/tiny.json").read_text())
-    assert manifest["checks"][0]["agrees"] is True
+    assert manifest["checks"][0]["verdict"] == "agrees"
     assert not [p for p in tmp_path.rglob(".*") if p.is_file()]
 
 
@@ -93,7 +94,7 @@ def test_another_effort_or_seed_means_computing_again(tiny, tmp_path):
 def test_a_wrong_prediction_changes_the_verdict(tiny, tmp_path):
     tiny.truth = 2.5
     (done,) = reproduce(["tiny"], out=tmp_path)
-    assert done.verdict == "0 of 1 comparisons within tolerance, 1 not"
+    assert done.verdict == "1 unexpected"
 
 
 def test_the_report_stands_alone(tiny, tmp_path):
@@ -143,12 +144,27 @@ def test_every_figure_is_a_module_with_the_contract():
             assert hasattr(module, part), f"{name} lacks {part}"
 
 
-def test_a_table_of_the_users_own_is_computed_anew_for_its_figure_alone(tmp_path):
-    run = _Run(out=tmp_path, quick=True, seed=0, table=None)
-    given = replace(run, table=tmp_path / "table.npy")
-    assert given.own_files("embedding_table") == {"table": tmp_path / "table.npy"}
-    assert given.mark("embedding_table") != run.mark("embedding_table")
-    assert given.mark("bulk") == run.mark("bulk")
+def test_a_changed_table_of_the_user_is_computed_anew(tmp_path):
+    file = tmp_path / "table.npy"
+    np.save(file, np.eye(3))
+    job = _Job(name="embedding_table", out=tmp_path, quick=True, seed=0)
+    given = replace(job, inputs={"table": file})
+    before = given.fingerprint
+    assert before != job.fingerprint
+    os.utime(file, ns=(0, 1))
+    assert given.fingerprint != before
+
+
+def test_a_difference_is_known_only_where_the_figure_explains_it():
+    def verdict(observed, explanation):
+        return Check(
+            quantity="q", predicted=1.0, observed=observed, tolerance=0.1, basis="",
+            explanation=explanation,
+        ).verdict  # fmt: skip
+
+    assert verdict(1.05, "") == verdict(1.05, "an approximation") == "agrees"
+    assert verdict(2.0, "an approximation") == "differs as known"
+    assert verdict(2.0, "") == verdict(np.nan, "an approximation") == "unexpected"
 
 
 def test_workers_end_when_a_run_is_stopped(tmp_path):
@@ -172,5 +188,5 @@ def stop(name, state):
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    reproduce(["attention_bulk", "convergence"], out=Path(sys.argv[1]), jobs=2, progress=stop)
+    reproduce(["attention_bulk", "convergence"], out=Path(sys.argv[1]), n_jobs=2, progress=stop)
 """

@@ -161,7 +161,7 @@ def test_a_cluster_that_goes_away_is_one_line_and_costs_nothing(sweep, whole, tm
     start = (
         "import time; from distributed import LocalCluster\n"
         "if __name__ == '__main__':\n"
-        "    cluster = LocalCluster(n_jobs=2, threads_per_worker=1, dashboard_address=None)\n"
+        "    cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)\n"
         "    print(cluster.scheduler_address, flush=True)\n"
         "    time.sleep(600)\n"
     )

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from attnlaw._extras import require
 from attnlaw.cli.options import json_option
 from attnlaw.cli.output import print_json, print_table
 from attnlaw.figures import FIGURES
@@ -54,7 +55,13 @@ def command(
     only_list: bool,
     as_json: bool,
 ) -> None:
-    """Compute, draw and judge the figures of the papers (all of them, or those named)."""
+    """Compute, draw and check the figures of the papers (all of them, or those named).
+
+    A comparison of theory with simulation agrees within its tolerance, differs as known (the
+    formula is an approximation there, and the report says why), or is unexpected.
+    """
+    for module in ("matplotlib", "jinja2", "latex2mathml"):  # before any work is done
+        require(module, extra="figures", purpose="attnlaw reproduce")
     from attnlaw.figures import load_figure
     from attnlaw.figures.report import write_report
     from attnlaw.figures.reproduction import reproduce
@@ -66,7 +73,7 @@ def command(
     cost = {name: load_figure(name).SECONDS[0 if quick else 1] for name in names}
     with _progress(cost, out) as told:
         done = reproduce(
-            names, out=out, quick=quick, jobs=jobs, seed=seed, table=table, progress=told
+            names, out=out, quick=quick, n_jobs=jobs, seed=seed, table=table, progress=told
         )
     report = write_report(done, out, quick=quick)
     if as_json:
@@ -76,11 +83,16 @@ def command(
         ["figure", "verdict", "seconds"],
         [[figure.name, figure.verdict, f"{figure.seconds:.1f}"] for figure in done],
     )
+    for figure in done:
+        for check in figure.checks:
+            if check.verdict == "unexpected":
+                words = f"predicted {check.predicted:.4g}, observed {check.observed:.4g}"
+                click.echo(f"Unexpected, {figure.name}: {check.quantity}: {words}.")
     click.echo(f"report: {report}")
 
 
 def _document(figure: "Reproduced") -> dict[str, Any]:
-    checks = [vars(c) | {"difference": c.difference, "agrees": c.agrees} for c in figure.checks]
+    checks = [vars(c) | {"difference": c.difference, "verdict": c.verdict} for c in figure.checks]
     return vars(figure) | {"verdict": figure.verdict, "checks": checks}
 
 

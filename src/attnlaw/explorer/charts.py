@@ -11,21 +11,10 @@ from numpy.typing import ArrayLike
 
 from attnlaw.plotting import style
 
-__all__ = ["COLOURS", "Look", "bars", "figure", "line", "stem", "two_panels", "vertical"]
+__all__ = ["THEMES", "Look", "bars", "figure", "line", "stem", "two_panels", "vertical"]
 
 Trace = dict[str, Any]
-COLOURS = {
-    "light": {
-        "text": "#25262b", "grid": "#e6e8eb", "paper": "#ffffff",
-        "nothing": "#eef0f3", "muted": "#6b7280",
-        "edge": style.EDGE, "observed": style.OBSERVED, "scale": "Cividis",
-    },
-    "dark": {
-        "text": "#d9dbe0", "grid": "#3a3d44", "paper": "#242424",
-        "nothing": "#2e3036", "muted": "#9aa0aa",
-        "edge": "#b8bcc4", "observed": "#5d7690", "scale": "Cividis",
-    },
-}  # fmt: skip
+THEMES = {"light": style.LIGHT, "dark": style.DARK}
 
 
 class Look(NamedTuple):
@@ -35,9 +24,9 @@ class Look(NamedTuple):
     is_narrow: bool = False
 
     @property
-    def colours(self) -> dict[str, str]:
+    def colours(self) -> style.Theme:
         """Colours of the theme."""
-        return COLOURS[self.theme]
+        return THEMES[self.theme]
 
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
@@ -49,17 +38,17 @@ def figure(
     """Return a figure with the project's axes."""
     colours = look.colours
     axis = {
-        "gridcolor": colours["grid"],
-        "zerolinecolor": colours["grid"],
-        "linecolor": colours["muted"],
+        "gridcolor": colours.grid,
+        "zerolinecolor": colours.grid,
+        "linecolor": colours.muted,
         "ticks": "outside",
-        "tickcolor": colours["muted"],
+        "tickcolor": colours.muted,
         "automargin": True,
     }
     base = {
-        "paper_bgcolor": colours["paper"],
-        "plot_bgcolor": colours["paper"],
-        "font": {"family": FONT, "size": 13, "color": colours["text"]},
+        "paper_bgcolor": colours.paper,
+        "plot_bgcolor": colours.paper,
+        "font": {"family": FONT, "size": 13, "color": colours.text},
         "margin": {"l": 56, "r": 16, "t": 34, "b": 46},
         "legend": {
             "orientation": "h",
@@ -128,7 +117,7 @@ def vertical(x: float, height: float, name: str, look: Look) -> Trace:
         "x": [x, x],
         "y": [0.0, height],
         "name": name,
-        "line": {"color": look.colours["edge"], "width": 1.2, "dash": "dash"},
+        "line": {"color": look.colours.edge, "width": 1.2, "dash": "dash"},
         "hovertemplate": f"{name}<br>%{{x:.5g}}<extra></extra>",
     }
 

@@ -88,7 +88,7 @@ def _map(found: HeadsFinding, chosen: HeadFinding, look: Look) -> list[Trace]:
             "z": numbers(structure), "zmin": 0, "zmax": 1, "name": "structure",
             "text": words.reshape(shape).tolist(),
             "hovertemplate": "%{text}<br>structure %{z:.3f}",
-            "colorscale": [[0, look.colours["nothing"]], [1, style.OUTLIER]],
+            "colorscale": [[0, look.colours.nothing], [1, style.OUTLIER]],
             "colorbar": {"thickness": 12, "outlinewidth": 0, "title": {"text": ""}, **beside},
         },
         {
@@ -106,7 +106,7 @@ def _spectrum(head: HeadFinding, look: Look) -> list[Trace]:
         return []
     axes = {"xaxis": "x2", "yaxis": "y2"}
     middle = np.sqrt(part.bins[1:] * part.bins[:-1])
-    seen = bars(middle, part.heights, "singular values", look.colours["observed"], **axes)
+    seen = bars(middle, part.heights, "singular values", look.colours.observed, **axes)
     seen["width"] = numbers(np.diff(part.bins))
     name = "law" if head.null == "theory" else "random heads"
     traces = [seen, line(part.x, part.law, name, style.PREDICTED, **axes)]

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from attnlaw.correlations import prefix_correlation
 from attnlaw.figures.figure import Check, Tables, z_check
-from attnlaw.figures.pooling import Pieces, long_table, rows, summary, weighting
+from attnlaw.figures.pooling import weighting
+from attnlaw.figures.tables import Pieces, long_table, rows, summary
 from attnlaw.models import PooledSequences
 from attnlaw.plotting import style
 from attnlaw.simulation import (
@@ -158,14 +159,14 @@ def draw(tables: Tables) -> "Figure":
             color=color,
             label=name,
         )
-    left.plot([], [], color="#444444", label="closed form")
+    left.plot([], [], color=style.GREY, label="closed form")
     left.set_xlabel(r"signal norm $\|\mu\|$")
     left.set_ylabel("test accuracy (share of labels)")
     left.set_ylim(0.49, 1.01)
     left.set_title("(a) ridge classification")
     left.legend(loc="lower right")
     learned = tables["learned_weights"]
-    for norm, shade in zip((0.3, 0.7, 1.5), ("#E7BBD2", "#CC79A7", "#7A2F57"), strict=True):
+    for norm, shade in zip((0.3, 0.7, 1.5), style.PURPLES, strict=True):
         row = rows(learned, signal_norm=norm)
         right.plot(row["position"], row["weight"], "D", color=shade, label=rf"$\|\mu\| = {norm}$")
     optimum = weighting("optimal", CORRELATION)

@@ -7,7 +7,8 @@ import numpy as np
 
 from attnlaw.correlations import prefix_correlation, spiked_correlation
 from attnlaw.figures.figure import Check, Tables, z_check
-from attnlaw.figures.pooling import SAMPLINGS, Pieces, long_table, rows, summary, weighting
+from attnlaw.figures.pooling import weighting
+from attnlaw.figures.tables import SAMPLINGS, Pieces, long_table, rows, summary
 from attnlaw.models import PooledSequences
 from attnlaw.plotting import style
 from attnlaw.simulation import simulate_alignment
@@ -140,7 +141,7 @@ def draw(tables: Tables) -> "Figure":
         for n in WEIGHTINGS
     ]
     handles.append(
-        Line2D([], [], color="#444444", ls=style.IDEALISED, lw=0.9, label="idealised formula")
+        Line2D([], [], color=style.GREY, ls=style.IDEALISED, lw=0.9, label="idealised formula")
     )
     grid[0, 1].legend(handles=handles, loc="lower right")
     return figure

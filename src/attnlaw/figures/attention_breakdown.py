@@ -8,7 +8,7 @@ from scipy.special import pdtr
 
 from attnlaw._checks import RegimeWarning
 from attnlaw.figures.figure import Check, Tables, z_check
-from attnlaw.figures.pooling import Pieces, long_table, summary
+from attnlaw.figures.tables import Pieces, long_table, summary
 from attnlaw.models import SelfAttention
 from attnlaw.plotting import style
 from attnlaw.simulation import simulate_attention, simulate_attention_spectrum
@@ -115,7 +115,7 @@ def draw(tables: Tables) -> "Figure":
     )
     table = tables["leading"]
     beta, n = table["inverse_temperature"], table["n_tokens"][0]
-    left.errorbar(beta, table["top"], 2 * table["top_error"], fmt="s", color="#009E73",
+    left.errorbar(beta, table["top"], 2 * table["top_error"], fmt="s", color=style.GREEN,
                   label=r"$s_1(A)$")  # fmt: skip
     left.errorbar(beta, table["second"], 2 * table["second_error"], fmt="o", color=style.OUTLIER,
                   label=r"$s_2(A)$")  # fmt: skip

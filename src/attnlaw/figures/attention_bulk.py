@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnlaw.figures.figure import Check, Tables
-from attnlaw.figures.histogram import draw_histogram, histogram
-from attnlaw.figures.pooling import Pieces, long_table, rows
+from attnlaw.figures.tables import Pieces, draw_histogram, histogram, long_table, rows
 from attnlaw.laws import ks_distance
 from attnlaw.models import SelfAttention
 from attnlaw.plotting import style
@@ -36,10 +35,10 @@ MATRICES = {
 }
 MARKERS = {"softmax": "o", "kernel": "s", "polynomial": "^", "linear": "D"}
 COLORS = {
-    "softmax": "#0072B2",
-    "kernel": "#009E73",
-    "polynomial": "#CC79A7",
-    "linear": "#E69F00",
+    "softmax": style.BLUE,
+    "kernel": style.GREEN,
+    "polynomial": style.PURPLE,
+    "linear": style.ORANGE,
 }
 
 

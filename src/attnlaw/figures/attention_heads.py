@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnlaw.figures.figure import Check, Tables
-from attnlaw.figures.histogram import draw_histogram, histogram
-from attnlaw.figures.pooling import Pieces, long_table, rows
+from attnlaw.figures.tables import Pieces, draw_histogram, histogram, long_table, rows
 from attnlaw.laws import ks_distance
 from attnlaw.models import SelfAttention
 from attnlaw.plotting import style
@@ -26,8 +25,8 @@ SECONDS = (10.0, 90.0)
 
 WIDTH, BETA = 64, 1.0
 ORDERS = {
-    "first": ("first order (P2)", "s", "#444444", style.IDEALISED),
-    "powers": ("with powers of scores", "D", "#E69F00", (0, (1, 1))),
+    "first": ("first order (P2)", "s", style.GREY, style.IDEALISED),
+    "powers": ("with powers of scores", "D", style.ORANGE, (0, (1, 1))),
     "tokens": ("with norms and rows", "o", style.PREDICTED, "-"),
 }
 

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnlaw.figures.figure import Check, Tables
-from attnlaw.figures.histogram import draw_histogram, histogram
-from attnlaw.figures.pooling import Pieces, long_table, rows
+from attnlaw.figures.tables import Pieces, draw_histogram, histogram, long_table, rows
 from attnlaw.laws import MarchenkoPastur, ks_distance
 from attnlaw.models import SelfAttention
 from attnlaw.plotting import style
@@ -98,7 +97,7 @@ def draw(tables: Tables) -> "Figure":
     draw_histogram(left, tables["histogram"], r"$\sqrt{n}\,A_\perp$")
     looks = {
         "correlated": (style.PREDICTED, "-", "law for correlated inputs"),
-        "orthonormal": ("#444444", style.IDEALISED, "law for orthonormal inputs"),
+        "orthonormal": (style.GREY, style.IDEALISED, "law for orthonormal inputs"),
     }
     for name, (color, dash, label) in looks.items():
         line = rows(tables["density"], law=name)

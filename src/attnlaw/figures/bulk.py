@@ -6,8 +6,8 @@ import numpy as np
 
 from attnlaw.correlations import prefix_correlation
 from attnlaw.figures.figure import Check, Tables, z_check
-from attnlaw.figures.histogram import draw_histogram, histogram
-from attnlaw.figures.pooling import Pieces, long_table, rows, summary, weighting
+from attnlaw.figures.pooling import weighting
+from attnlaw.figures.tables import Pieces, draw_histogram, histogram, long_table, rows, summary
 from attnlaw.models import PooledSequences
 from attnlaw.plotting import style
 from attnlaw.simulation import simulate, simulate_spectrum
@@ -147,7 +147,7 @@ def draw(tables: Tables) -> "Figure":
                     o, 0.16 * top, xerr=2 * error, fmt="o", color=style.OUTLIER, markersize=5
                 )
                 axes.annotate(
-                    which, (p, 0.36 * top), ha="center", va="bottom", fontsize=8, color="#222222"
+                    which, (p, 0.36 * top), ha="center", va="bottom", fontsize=8, color=style.TEXT
                 )
         axes.set_title(TITLES[panel])
         axes.set_ylabel("density")

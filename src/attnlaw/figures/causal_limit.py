@@ -6,7 +6,7 @@ import numpy as np
 
 from attnlaw.correlations import prefix_correlation
 from attnlaw.figures.figure import Check, Tables
-from attnlaw.figures.pooling import Pieces, long_table, rows, summary
+from attnlaw.figures.tables import Pieces, long_table, rows, summary
 from attnlaw.models import PooledSequences
 from attnlaw.plotting import style
 from attnlaw.simulation import simulate_causal_weights
@@ -94,7 +94,7 @@ def draw(tables: Tables) -> "Figure":
     dimensions = np.unique(tables["profile"]["dimension"])
     first = rows(tables["profile"], dimension=dimensions[0])
     left.plot(first["position"], first["limit"], color=style.PREDICTED, label="harmonic limit")
-    markers = {dimensions[0]: ("o", "#56B4E9"), dimensions[-2]: ("s", "#0072B2")}
+    markers = {dimensions[0]: ("o", style.SKY), dimensions[-2]: ("s", style.BLUE)}
     for d, (marker, color) in markers.items():
         seen = rows(tables["profile"], dimension=d)
         left.plot(

@@ -6,8 +6,9 @@ import numpy as np
 
 from attnlaw.correlations import prefix_correlation
 from attnlaw.figures.figure import Check, Tables, z_check
-from attnlaw.figures.pooling import Pieces, long_table, rows
+from attnlaw.figures.tables import Pieces, long_table, rows
 from attnlaw.models import PooledSequences
+from attnlaw.plotting import style
 from attnlaw.simulation import simulate
 from attnlaw.theory import predict
 from attnlaw.weights import mean_weights
@@ -26,9 +27,9 @@ SECONDS = (12.0, 120.0)
 LENGTH, PREFIX, NORM = 20, 5, 1.5
 DELTA, GAMMA = 0.5, 0.4
 QUANTITIES = {
-    "top_eigenvalue": ("outlier", -1 / 2, "o", "#0072B2"),
-    "squared_overlap": ("alignment", -1 / 2, "s", "#009E73"),
-    "bulk_edge": ("bulk edge", -2 / 3, "^", "#CC79A7"),
+    "top_eigenvalue": ("outlier", -1 / 2, "o", style.BLUE),
+    "squared_overlap": ("alignment", -1 / 2, "s", style.GREEN),
+    "bulk_edge": ("bulk edge", -2 / 3, "^", style.PURPLE),
 }
 
 
@@ -112,7 +113,7 @@ def draw(tables: Tables) -> "Figure":
         )
         level = np.exp(np.mean(np.log(table["relative_error"]) - rate * np.log(d)))
         axes.plot(d, level * d**rate, color=color, linewidth=1.2)
-    axes.plot([], [], color="#444444", linewidth=1.2, label=r"rates $-1/2$, $-1/2$, $-2/3$")
+    axes.plot([], [], color=style.GREY, linewidth=1.2, label=r"rates $-1/2$, $-1/2$, $-2/3$")
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel("dimension $d$")

@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from attnlaw.correlations import prefix_correlation
 from attnlaw.figures.figure import Check, Tables, z_check
-from attnlaw.figures.pooling import Pieces, long_table, rows, summary, weighting
+from attnlaw.figures.pooling import weighting
+from attnlaw.figures.tables import Pieces, long_table, rows, summary
 from attnlaw.models import PooledSequences
 from attnlaw.plotting import style
 from attnlaw.simulation import sample_signs, simulate_alignment
@@ -145,8 +146,8 @@ def draw(tables: Tables) -> "Figure":
         right.errorbar(
             seen["length"], seen["snr"], 2 * seen["standard_error"], fmt=marker, color=color
         )
-    left.plot([], [], color="#444444", label="sample threshold")
-    left.plot([], [], color="#444444", linestyle=":", linewidth=1, label="population threshold")
+    left.plot([], [], color=style.GREY, label="sample threshold")
+    left.plot([], [], color=style.GREY, linestyle=":", linewidth=1, label="population threshold")
     left.set_xlabel(f"informative prefix $p$ (of {LENGTH} positions)")
     left.set_ylabel(r"critical signal norm $\|\mu\|_c$")
     left.set_ylim(bottom=0)

@@ -11,8 +11,7 @@ from attnlaw.data.examples import TABLES, example_table
 from attnlaw.diagnostics import EmbeddingTable, inspect_table, read_table
 from attnlaw.diagnostics.tables.inspection import noise_law
 from attnlaw.figures.figure import Check, Tables
-from attnlaw.figures.histogram import draw_histogram, histogram
-from attnlaw.figures.pooling import Pieces, long_table, rows
+from attnlaw.figures.tables import Pieces, draw_histogram, histogram, long_table, rows
 from attnlaw.laws.separable import SeparableLaw
 from attnlaw.plotting import style
 

@@ -15,7 +15,6 @@ from the tables on disk, and every number in the report can be traced to a file.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -44,8 +43,8 @@ class FigureModule(Protocol):
     def setting(self, quick: bool) -> dict[str, str]:
         """Parameters used, as words."""
 
-    def compute(self, quick: bool, rng: np.random.Generator, **own: Path) -> Tables:
-        """Make the numbers."""
+    def compute(self, quick: bool, rng: np.random.Generator, **inputs: Any) -> Tables:
+        """Make the numbers; `inputs` are the user's, for a figure that takes some."""
 
     def draw(self, tables: Tables) -> "Figure":
         """Make the picture."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from attnlaw.correlations import prefix_correlation
 from attnlaw.figures.figure import Check, Tables
-from attnlaw.figures.pooling import long_table
+from attnlaw.figures.tables import long_table
 from attnlaw.plotting import style
 from attnlaw.simulation import sample_signs
 from attnlaw.weights import causal_weights

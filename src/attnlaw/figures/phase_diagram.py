@@ -7,8 +7,10 @@ import numpy as np
 
 from attnlaw.correlations import spiked_correlation
 from attnlaw.figures.figure import Check, Tables, z_check
-from attnlaw.figures.pooling import SAMPLINGS, Pieces, long_table, rows, summary, weighting
+from attnlaw.figures.pooling import weighting
+from attnlaw.figures.tables import SAMPLINGS, Pieces, long_table, rows, summary
 from attnlaw.models import PooledSequences
+from attnlaw.plotting import style
 from attnlaw.simulation import simulate_alignment
 from attnlaw.theory import predict, thresholds
 
@@ -162,7 +164,7 @@ def draw(tables: Tables) -> "Figure":
         ncols=2,
         labelcolor="white",
         frameon=True,
-        facecolor="#00224e",
+        facecolor=style.NIGHT,
         framealpha=1,
     )
     figure.colorbar(image, ax=grid, label="alignment: prediction, and simulation in the dots")

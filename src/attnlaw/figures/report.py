@@ -3,6 +3,7 @@
 import base64
 import platform
 import re
+from collections import Counter
 from collections.abc import Sequence
 from datetime import date
 from html import escape
@@ -13,9 +14,13 @@ import numpy as np
 import attnlaw
 from attnlaw._extras import require
 from attnlaw._store import atomic_path
+from attnlaw.figures.figure import Verdict
 from attnlaw.figures.reproduction import Reproduced
 
 __all__ = ["typeset", "write_report"]
+
+CLASSES: dict[Verdict, str] = {"agrees": "good", "differs as known": "known", "unexpected": "bad"}
+"""The page's style of each verdict."""
 
 
 def write_report(figures: Sequence[Reproduced], out: Path, *, quick: bool) -> Path:
@@ -46,7 +51,8 @@ def write_report(figures: Sequence[Reproduced], out: Path, *, quick: bool) -> Pa
         figures=figures,
         quick=quick,
         n_checks=len(checks),
-        n_agree=sum(check.agrees for check in checks),
+        counts=Counter(check.verdict for check in checks),
+        classes=CLASSES,
         seconds=sum(figure.seconds for figure in figures),
         today=date.today().isoformat(),
         versions=f"attnlaw {attnlaw.__version__}, NumPy {np.__version__}, "

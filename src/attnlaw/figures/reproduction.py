@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -16,14 +17,23 @@ from typing import Any
 import numpy as np
 
 from attnlaw._checks import count
-from attnlaw._machine import end_with_parent, one_thread_children
-from attnlaw._store import atomic_path, source_fingerprint
+from attnlaw._extras import require
+from attnlaw._machine import end_with_parent, one_thread_in_children
+from attnlaw._store import atomic_path, checksum, fingerprint
 from attnlaw.figures import FIGURES, load_figure
 from attnlaw.figures.figure import Check, Tables, Verdict
 from attnlaw.figures.tables import load_tables, save_tables
 from attnlaw.plotting import style
 
 __all__ = ["Reproduced", "reproduce"]
+
+PLURAL: dict[Verdict, str] = {
+    "agrees": "agree",
+    "differs as known": "differ as known",
+    "unexpected": "unexpected",
+}
+
+TABLE_FIGURE = "embedding_table"  # the figure that takes a table of the user's own
 
 Progress = Callable[[str, str], None]
 """Told ``(name, "started" | "done")`` as figures begin and end."""
@@ -42,21 +52,16 @@ class Reproduced:
     seconds: float  # of computing; kept from the first run when it is resumed
     resumed: bool
 
-    def count(self, verdict: Verdict) -> int:
-        """Return how many comparisons have this verdict."""
-        return sum(check.verdict == verdict for check in self.checks)
-
     @property
     def verdict(self) -> str:
         """Summary of the checks in words."""
-        if not self.checks:
+        found = Counter(check.verdict for check in self.checks)
+        if not found:
             return "a picture, nothing to compare"
-        kinds: tuple[Verdict, ...] = ("agrees", "differs as known", "unexpected")
-        counts = {kind: self.count(kind) for kind in kinds}
-        if counts["agrees"] == len(self.checks):
+        if list(found) == ["agrees"]:
             n = len(self.checks)
             return "agrees" if n == 1 else f"agrees, all {n} comparisons"
-        return ", ".join(f"{n} {kind}" for kind, n in counts.items() if n)
+        return ", ".join(f"{found[key]} {words}" for key, words in PLURAL.items() if found[key])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +72,21 @@ class _Job:
     out: Path
     quick: bool
     seed: int
-    fingerprint: str
-    inputs: dict[str, Any] = field(default_factory=dict)  # of the user's, to `compute`
+    inputs: dict[str, Path] = field(default_factory=dict)  # the user's own files
+
+    @property
+    def fingerprint(self) -> str:
+        """Identify the computation by its setting, the software and all of the library's source.
+
+        Results with another fingerprint are computed again. Any edit of the source changes it,
+        and so does a later change of a file of the user's.
+        """
+        files = {
+            key: [str(path.resolve()), path.stat().st_mtime_ns]
+            for key, path in self.inputs.items()
+        }
+        setting = {"quick": self.quick, "seed": self.seed, "files": files}
+        return checksum([json.dumps({**setting, "software": fingerprint()}, sort_keys=True)])
 
 
 def reproduce(
@@ -105,20 +123,13 @@ def reproduce(
     list of Reproduced
         In the order of `names`.
     """
+    require("matplotlib", extra="figures", purpose="The reproduction")
     n_jobs = count("n_jobs", n_jobs)
     for name in names:
         load_figure(name)
-    user_file = None if table is None else [str(table.resolve()), table.stat().st_mtime_ns]
-    mark = source_fingerprint(quick=quick, seed=seed, table=user_file)
+    own = {TABLE_FIGURE: {"table": table}} if table is not None else {}
     jobs = [
-        _Job(
-            name=name,
-            out=out,
-            quick=quick,
-            seed=seed,
-            fingerprint=mark,
-            inputs={"table": table} if name == "embedding_table" else {},
-        )
+        _Job(name=name, out=out, quick=quick, seed=seed, inputs=own.get(name, {}))
         for name in names
     ]
     if n_jobs > 1:
@@ -146,10 +157,10 @@ def _reproduce_many(jobs: list[_Job], n_jobs: int, progress: Progress) -> list[R
                 answer, process = _start(job)
                 running[answer] = (job, process)
                 progress(job.name, "started")
-            for answer in wait(list(running)):
-                assert isinstance(answer, Connection)
-                job, process = running.pop(answer)
-                done[job.name] = _result(answer, job, process)
+            for ready in wait(list(running)):
+                assert isinstance(ready, Connection)
+                job, process = running.pop(ready)
+                done[job.name] = _result(ready, job, process)
                 progress(job.name, "done")
     finally:
         for _, process in running.values():
@@ -164,7 +175,7 @@ def _start(job: _Job) -> tuple[Connection, BaseProcess]:
     context = get_context("spawn")
     answer, sender = context.Pipe(duplex=False)
     process = context.Process(target=_work, args=(job, sender), name=job.name, daemon=True)
-    with one_thread_children(), _interrupt_held_back():
+    with one_thread_in_children(), _interrupt_held_back():
         process.start()
     sender.close()  # the child holds the other copy: its end is ours to see
     return answer, process
@@ -216,14 +227,14 @@ def _interrupt_held_back() -> Iterator[None]:
 
 def _reproduce_one(job: _Job) -> Reproduced:
     """Compute a figure unless its tables are on disk; draw and check it from the tables."""
-    figure = load_figure(job.name)
+    figure, mark = load_figure(job.name), job.fingerprint
     manifest_path = job.out / "manifests" / f"{job.name}.json"
     manifest = _read_manifest(manifest_path)
-    resumed = manifest.get("fingerprint") == job.fingerprint and all(
+    resumed = manifest.get("fingerprint") == mark and all(
         (job.out / file).exists() for file in _table_files(job, manifest.get("tables", []))
     )
     if not resumed:
-        manifest = _compute(job)
+        manifest = {"fingerprint": mark, **_compute(job)}
     tables = load_tables(job.out / "tables", job.name, manifest["tables"])
     pictures = _draw(job, tables)
     checks = figure.check(tables)
@@ -249,7 +260,6 @@ def _compute(job: _Job) -> dict[str, Any]:
     tables = load_figure(job.name).compute(job.quick, rng, **job.inputs)
     save_tables(tables, job.out / "tables", job.name)
     return {
-        "fingerprint": job.fingerprint,
         "tables": list(tables),
         "quick": job.quick,
         "seed": job.seed,

@@ -139,7 +139,7 @@ def _histogram(job: Job, right: float, look: Look) -> Trace:
     values = np.sqrt(np.concatenate([draw.spectrum for draw in job.results]))
     heights = np.histogram(values, bins)[0] / (values.size * np.diff(bins))
     name = f"{len(job.results)} drawn"
-    return bars((bins[1:] + bins[:-1]) / 2, heights, name, look.colours["observed"])
+    return bars((bins[1:] + bins[:-1]) / 2, heights, name, look.colours.observed)
 
 
 def _sentence(job: Job) -> str:

@@ -59,7 +59,7 @@ def view(values: Values, look: Look, extra: Any) -> View:
         return heads_view(finding, values, look)
     invitation = {
         "text": "Drop a file, or inspect an example", "showarrow": False, "xref": "paper",
-        "yref": "paper", "x": 0.5, "y": 0.5, "font": {"size": 16, "color": look.colours["muted"]},
+        "yref": "paper", "x": 0.5, "y": 0.5, "font": {"size": 16, "color": look.colours.muted},
     }  # fmt: skip
     hidden = {"visible": False}
     return View(
@@ -132,7 +132,7 @@ def _panel(
     part: Histogram, name: str, colour: str, look: Look, axes: dict[str, str]
 ) -> list[Trace]:
     middle = np.sqrt(part.bins[1:] * part.bins[:-1])
-    seen = bars(middle, part.heights, name, look.colours["observed"], **axes)
+    seen = bars(middle, part.heights, name, look.colours.observed, **axes)
     seen["width"] = numbers(np.diff(part.bins))
     dashes = ("solid", "dash")
     laws = [
@@ -187,7 +187,7 @@ def _sequence_view(found: SequenceFinding, values: Values, look: Look) -> View:
             "z": numbers(learned.correlation), "zmin": -1, "zmax": 1, "name": "R",
             "xaxis": "x2", "yaxis": "y2",
             "colorscale": [
-                [0, style.PREDICTED], [0.5, look.colours["nothing"]], [1, style.OUTLIER],
+                [0, style.PREDICTED], [0.5, look.colours.nothing], [1, style.OUTLIER],
             ],
             "colorbar": {"thickness": 12, "outlinewidth": 0, "title": {"text": "R"}},
         },

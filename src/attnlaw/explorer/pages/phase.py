@@ -130,7 +130,7 @@ def _panel_traces(
     left, up = AXES[str(values["across"])].split(" ")[0], AXES[str(values["up"])].split(" ")[0]
     heat = {
         "type": "heatmap", "x": numbers(x), "y": numbers(y), "z": numbers(overlap.round(5)),
-        "zmin": 0, "zmax": 1, "colorscale": look.colours["scale"], "name": name,
+        "zmin": 0, "zmax": 1, "colorscale": look.colours.scale, "name": name,
         "showscale": k == n - 1, "zsmooth": "best",
         "colorbar": {"title": {"text": "ζ"}, "thickness": 12, "outlinewidth": 0},
         "hovertemplate": f"{left} = %{{x:.3f}}<br>{up} = %{{y:.3f}}<br>ζ = %{{z:.4f}}"
@@ -162,7 +162,7 @@ def _boundary(
     return {
         "type": "contour", "x": numbers(x), "y": numbers(y), "z": numbers(distance),
         "contours": {"start": 0, "end": 0, "size": 1, "coloring": "none"},
-        "line": {"color": "#ffffff", "width": 2, "dash": "dash", "smoothing": 1},
+        "line": {"color": style.LIGHT.contour, "width": 2, "dash": "dash", "smoothing": 1},
         "showscale": False, "showlegend": False, "hoverinfo": "skip", "name": f"{name}, boundary",
         "xaxis": f"x{k + 1}" if k else "x", "yaxis": f"y{k + 1}" if k else "y",
     }  # fmt: skip

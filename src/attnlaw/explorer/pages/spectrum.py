@@ -125,7 +125,7 @@ def _observed_traces(job: Job, spike: al.Spike, look: Look, top: float) -> list[
     positive = spectra[spectra > 1e-9 * edge]
     counts, _ = np.histogram(positive, bins)
     heights = counts / (spectra.size * np.diff(bins))
-    colour = look.colours["observed"]
+    colour = look.colours.observed
     seen = bars((bins[1:] + bins[:-1]) / 2, heights, f"{len(spectra)} trials", colour)
     beyond = spectra[spectra > bins[-1]]
     rug = {
@@ -199,10 +199,6 @@ $$\zeta=\frac{{t^3-(\delta+\gamma+\delta\gamma)\,t-2\delta\gamma}}{{t^2(t+\gamma
 The critical signal norm is $\lVert\mu\rVert={tex(critical.sample_signal_norm)}$ in the sample and
 ${tex(critical.population_signal_norm)}$ in the population.
 """
-
-
-def _equals(value: Any, spike: al.Spike) -> str:
-    return f"={tex(value)}" if spike.is_detectable else ""
 
 
 def _code(values: Values, model: al.PooledSequences) -> str:

@@ -115,7 +115,7 @@ def _figure(w: Any, best: Any, R: Any, look: Look) -> dict[str, Any]:
         {
             "type": "heatmap", "x": numbers(order), "y": numbers(order), "z": numbers(R),
             "zmin": -1, "zmax": 1, "name": "R", "xaxis": "x2", "yaxis": "y2", "xgap": 1, "ygap": 1,
-            "colorscale": [[0, style.PREDICTED], [0.5, colours["nothing"]], [1, style.OUTLIER]],
+            "colorscale": [[0, style.PREDICTED], [0.5, colours.nothing], [1, style.OUTLIER]],
             "colorbar": {"thickness": 12, "outlinewidth": 0, "title": {"text": "R"}, "y": 0,
                          "yanchor": "bottom", "len": 0.48 if look.is_narrow else 1.0},
             "hovertemplate": "positions %{y}, %{x}: %{z:.3f}<extra></extra>",
