@@ -1,6 +1,6 @@
 """Limiting spectra as objects, and the algebra of free probability on them."""
 
-from attnlaw.laws.binning import ks_distance
+from attnlaw.laws.binning import BinnedSpectrum, bin_spectrum, ks_distance, logarithmic_bins
 from attnlaw.laws.causal import CausalLaw
 from attnlaw.laws.discrete import Discrete
 from attnlaw.laws.free_profile import FreeProfile
@@ -13,6 +13,7 @@ from attnlaw.laws.separable import SeparableLaw
 
 __all__ = [
     "Atom",
+    "BinnedSpectrum",
     "CausalLaw",
     "Discrete",
     "FreeProfile",
@@ -22,5 +23,7 @@ __all__ = [
     "Semicircle",
     "SeparableLaw",
     "VarianceProfile",
+    "bin_spectrum",
     "ks_distance",
+    "logarithmic_bins",
 ]
