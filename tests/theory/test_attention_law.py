@@ -227,8 +227,12 @@ def test_regime_is_named_with_its_number():
         al.attention_law(head(1000, 1000, 1.5), "first")
     with pytest.warns(al.RegimeWarning, match=r"√\(log n\) = 2\.63.*relative variance 38\.9"):
         al.attention_law(head(1000, 64, 3.0), "first")
-    with pytest.warns(al.RegimeWarning, match=r"causal attention: the mask keeps 50\.0%"):
-        al.attention_law(head(1000, 1000, 0.5, causal=True), "first")
+    with pytest.warns(al.RegimeWarning, match=r"2\.5 is above 1\.7.* causal") as caught:
+        al.attention_law(head(100, 100, 2.5, causal=True))
+    assert caught[0].filename == __file__  # the caller is to blame, not the library
+    with pytest.warns(al.RegimeWarning, match="relative variance") as caught:
+        al.attention_law(head(1000, 1000, 1.5), "first")
+    assert caught[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         al.attention_law(head(1000, 64, 1.5))

@@ -1,7 +1,9 @@
 """Limiting spectra as objects, and the algebra of free probability on them."""
 
-from attnlaw.laws.binning import BinnedSpectrum, bin_spectrum, ks_distance, logarithmic_bins
+from attnlaw.laws.binning import ks_distance
 from attnlaw.laws.causal import CausalLaw
+from attnlaw.laws.causal_profile import CausalProfile
+from attnlaw.laws.causal_profile_law import CausalProfileLaw
 from attnlaw.laws.discrete import Discrete
 from attnlaw.laws.free_profile import FreeProfile
 from attnlaw.laws.law import Atom, Law
@@ -13,8 +15,9 @@ from attnlaw.laws.separable import SeparableLaw
 
 __all__ = [
     "Atom",
-    "BinnedSpectrum",
     "CausalLaw",
+    "CausalProfile",
+    "CausalProfileLaw",
     "Discrete",
     "FreeProfile",
     "Law",
@@ -23,7 +26,5 @@ __all__ = [
     "Semicircle",
     "SeparableLaw",
     "VarianceProfile",
-    "bin_spectrum",
     "ks_distance",
-    "logarithmic_bins",
 ]

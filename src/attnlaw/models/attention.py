@@ -18,9 +18,11 @@ class SelfAttention:
     """Attention heads at initialisation: random queries and keys over orthonormal inputs.
 
     Queries Q and keys K are n × d_k standard Gaussian, and a head is A = softmax(β QKᵀ/√d_k) by
-    rows. Studied are the squared singular values of √n A_⊥, A_⊥ = A − 11ᵀ/n, and of what is made
-    of several heads: side by side, √(n/h) [A_⊥¹ … A_⊥ʰ], or their mean, √n (A_⊥¹ + … + A_⊥ʰ)/h.
-    Why these: docs/theory/attention.md, "Gaussian equivalence".
+    rows. Studied are the squared singular values of D^{1/2}(A − U), U uniform attention over the
+    tokens that a row sees and D their number: √n A_⊥ with A_⊥ = A − 11ᵀ/n, or, for a causal head,
+    √i (A_ij − 1/i) for j ≤ i. And of what is made of several heads: side by side, √(n/h) [A_⊥¹ …
+    A_⊥ʰ], or their mean, √n (A_⊥¹ + … + A_⊥ʰ)/h. Why these: docs/theory/attention.md, "Gaussian
+    equivalence", and docs/theory/causal-heads.md.
 
     Parameters
     ----------
@@ -41,7 +43,12 @@ class SelfAttention:
         Multiply further by an output matrix with this many columns, standard Gaussian divided by
         the square root of their number. Needs `value_dimension`.
     causal : bool
-        Mask later tokens. Simulated; no law is known.
+        Mask later tokens: row i is a softmax over the first i.
+    qk_norm : bool
+        Scale queries and keys to the norm √d_k (QK-norm).
+    n_key_heads : int, optional
+        Number of different sets of keys, a divisor of `n_heads`: heads share keys in groups
+        (grouped-query attention). Equal to `n_heads` by default; needs `value_dimension` None.
     input_spectrum : array, optional
         Eigenvalues of XXᵀ for inputs X that are not orthonormal (then Q = XW_Q and K = XW_K), in
         any number, as equally likely values; scaled to mean 1.
@@ -62,6 +69,8 @@ class SelfAttention:
     value_dimension: int | None = None  # d_v
     output_dimension: int | None = None
     causal: bool = False
+    qk_norm: bool = False
+    n_key_heads: int = 0
     input_spectrum: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
@@ -81,8 +90,15 @@ class SelfAttention:
             raise invalid_argument("inverse_temperature", "a single number", beta)
         set_field("inverse_temperature", beta)
         choice("combination", self.combination, ("concatenate", "mean"))
-        if not isinstance(self.causal, bool | np.bool_):
-            raise invalid_argument("causal", "True or False", self.causal)
+        for name in ("causal", "qk_norm"):
+            if not isinstance(getattr(self, name), bool | np.bool_):
+                raise invalid_argument(name, "True or False", getattr(self, name))
+        keys = count("n_key_heads", self.n_key_heads, at_least=0) or self.n_heads
+        if self.n_heads % keys:
+            raise invalid_argument("n_key_heads", f"a divisor of {self.n_heads}", keys)
+        if keys < self.n_heads and self.value_dimension is not None:
+            raise invalid_argument("n_key_heads", "n_heads when there are values", keys)
+        set_field("n_key_heads", keys)
         if self.input_spectrum is not None:
             spectrum = np.sort(real_array("input_spectrum", self.input_spectrum, ndim=1))
             if not spectrum.size or spectrum[0] < 0 or spectrum[-1] == 0:

@@ -34,9 +34,14 @@ def sample_queries_and_keys(
     """
     n, d = model.n_tokens, model.head_dimension
     if inputs is None:
-        return rng.standard_normal((n, d)), rng.standard_normal((n, d))
-    m = inputs.shape[1]
-    return inputs @ rng.standard_normal((m, d)), inputs @ rng.standard_normal((m, d))
+        Q, K = rng.standard_normal((n, d)), rng.standard_normal((n, d))
+    else:
+        m = inputs.shape[1]
+        Q, K = inputs @ rng.standard_normal((m, d)), inputs @ rng.standard_normal((m, d))
+    if model.qk_norm:
+        for vectors in (Q, K):
+            vectors *= d**0.5 / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return Q, K
 
 
 def sample_inputs(model: SelfAttention, rng: np.random.Generator) -> Floats | None:
@@ -81,14 +86,20 @@ def uniform_attention(n_tokens: int, *, causal: bool = False) -> Floats:
 
 
 def _softmax(model: SelfAttention, scores: Floats, _: np.random.Generator) -> Floats:
-    """√n A_⊥, A_⊥ = A minus uniform attention."""
+    """D^{1/2}(A − uniform attention), D the number of tokens that a row sees."""
     A = attention_matrix(scores, model.inverse_temperature, causal=model.causal)
     if model.causal:
         A -= uniform_attention(model.n_tokens, causal=True)
     else:
         A -= 1 / model.n_tokens
-    A *= model.n_tokens**0.5
+    A *= _row_lengths(model) ** 0.5
     return A
+
+
+def _row_lengths(model: SelfAttention) -> Floats:
+    """Count the tokens that each row sees, as a column."""
+    n = model.n_tokens
+    return np.arange(1.0, n + 1)[:, None] if model.causal else np.full((1, 1), float(n))
 
 
 def _kernel(model: SelfAttention, scores: Floats, _: np.random.Generator) -> Floats:
@@ -155,8 +166,10 @@ def _combined(
     heads = []
     is_mean = model.combination == "mean"
     total = np.zeros((n, n)) if is_mean else None
-    for _ in range(h):
-        Q, K = sample_queries_and_keys(model, rng, X)
+    for head in range(h):
+        Q, own = sample_queries_and_keys(model, rng, X)
+        if head % (h // model.n_key_heads) == 0:  # the first of those that share keys
+            K = own
         scores = Q @ K.T
         scores /= model.head_dimension**0.5
         Y = MATRICES[matrix](model, scores, rng)
@@ -199,8 +212,8 @@ def simulate_attention_spectrum(
     rng : Generator, int or None
         Draw k has its own stream, the same for any `n_draws` and `n_jobs`.
     matrix : "softmax", "kernel", "polynomial" or "linear"
-        √n A_⊥ itself, or what P2 compares with it: f(S)/√n, with f replaced by its Taylor
-        polynomial, or the Gaussian equivalent √θ₂ S + √(θ₁−θ₂) W.
+        √n A_⊥ itself (√i (A_ij − 1/i) of a causal head), or what P2 compares with it: f(S)/√n,
+        with f replaced by its Taylor polynomial, or the Gaussian equivalent √θ₂ S + √(θ₁−θ₂) W.
     inputs : array of shape (n_tokens, m), optional
         X, in place of orthonormal inputs or of a random X with the model's input spectrum.
     n_jobs : int
@@ -289,7 +302,7 @@ def _measure(
     uniform = uniform_attention(n, causal=model.causal)
     if model.combination == "concatenate" and model.n_heads > 1:
         uniform = np.tile(uniform, model.n_heads) / model.n_heads**0.5
-    A = Y / n**0.5 + uniform
+    A = Y / _row_lengths(model) ** 0.5 + uniform
     leading = np.linalg.eigvalsh(A @ A.T)[::-1]
     norm = float(np.sum(A**2))
     return AttentionSpectrum(

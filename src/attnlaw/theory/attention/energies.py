@@ -9,15 +9,14 @@ distribution of its energy is computed (`sums`), the softmax's own normaliser in
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
 
 from attnlaw._checks import Floats
 from attnlaw.theory.attention.harmonics import harmonic_dimension, zonal_polynomials
 from attnlaw.theory.attention.kernel import Kernel, Mode
-from attnlaw.theory.attention.quadrature import gauss_rule, norm_rule
+from attnlaw.theory.attention.quadrature import gauss_rule
 from attnlaw.theory.attention.sums import sum_of_copies
 
-__all__ = ["Energies", "energies"]
+__all__ = ["Energies", "Entries", "energies"]
 
 Rule = tuple[Floats, Floats]
 
@@ -38,7 +37,7 @@ class Energies(NamedTuple):
 def energies(kernel: Kernel, structure: list[Mode]) -> Energies:
     """Return the energies, a head, of all that is neither of degree 0 nor in `structure`."""
     n, h = kernel.n, kernel.h
-    entries = _Entries(kernel, structure)
+    entries = Entries(kernel, structure)
     noise, exponentials = entries.rows()
     if h == 1:
         sums = sum_of_copies(noise / n, entries.weights, exponentials / n, n)
@@ -82,20 +81,16 @@ def _mean(weights: Floats, rules: list[Rule]) -> float:
     return float(sum(w * (a @ m) for w, (a, m) in zip(weights, rules, strict=True)))
 
 
-class _Entries:
+class Entries:
     """Entries as functions of the score x = √d_k s u and of the companion's norm given x."""
 
-    def __init__(self, kernel: Kernel, structure: list[Mode]) -> None:
+    def __init__(self, kernel: Kernel, structure: list[Mode], n_scores: int = _SCORES) -> None:
         self.kernel, self.structure = kernel, structure
         d = kernel.d
-        reach = -ndtri(0.5 / float(kernel.n) ** 2 / kernel.h)
-        self.x = np.linspace(-reach, reach, _SCORES)
-        weights = np.exp(-0.5 * self.x**2)
-        self.weights = weights / weights.sum()
-        rest, self.shares = norm_rule(d - 1, _COMPANIONS)
-        self.norm = np.sqrt((self.x[:, None] ** 2 + (d - 1) * rest**2) / d)  # of the companion
+        self.x, self.weights = kernel.scores(n_scores)
+        self.norm, self.shares = kernel.companions(self.x, _COMPANIONS)
         cosine = self.x[:, None] / (d**0.5 * self.norm)
-        top = max(mode.degree for mode in structure)
+        top = max((mode.degree for mode in structure), default=0)
         self.zonal = [
             p * harmonic_dimension(d, k) ** 0.5
             for k, p in enumerate(zonal_polynomials(top, d, cosine))
@@ -110,7 +105,7 @@ class _Entries:
         """Return squared noise and exponentials, given query norms (nodes × scores)."""
         k = self.kernel
         r = k.norms[:, None]
-        exponential = np.exp(k.beta * r * self.x - 0.5 * (k.beta * r) ** 2)
+        exponential = np.exp(k.beta * r * self.x) / k.normaliser(r)
         known = k.coefficient(0, r[..., None] * self.norm) / k.normaliser(r)[..., None]
         for mode in self.structure:
             own = k.left(mode, k.norms)[:, None, None]

@@ -14,6 +14,7 @@ orthonormal too, and f is a sum of blocks: mode (k, l) has N_k latent dimensions
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import ndtri
 
 from attnlaw._checks import Floats, invalid_argument
 from attnlaw.models import SelfAttention
@@ -42,7 +43,7 @@ class Kernel:
     mean of heads: their spread is then less by √h (`averaged`).
     """
 
-    def __init__(self, model: SelfAttention) -> None:
+    def __init__(self, model: SelfAttention, n_nodes: int | None = None) -> None:
         self.n, self.d, self.h = model.n_tokens, model.head_dimension, model.n_heads
         if self.d < 3:
             raise invalid_argument(
@@ -52,16 +53,44 @@ class Kernel:
         if self.beta == 0:
             raise invalid_argument("inverse_temperature", "above 0 for this order of the law", 0.0)
         self.is_mean = model.combination == "mean"
+        self.h_keys = model.n_key_heads
+        self.equal_norms = model.qk_norm
+        if self.equal_norms:
+            self.norms, self.weights = np.ones(1), np.ones(1)
+            return
         spread = 1 / self.d
         if model.input_spectrum is not None:  # ‖q_i‖² is T_ii χ²: its variance is the sum of two
             spread += (float(np.mean(model.input_spectrum**2)) - 1) / self.n
-        self.norms, self.weights = norm_rule(
-            1 / spread, 7 if self.d >= 16 else 12, self.n * self.h
-        )
+        usual = 7 if self.d >= 16 else 12
+        self.norms, self.weights = norm_rule(1 / spread, n_nodes or usual, self.n * self.h)
 
     def normaliser(self, r: Floats) -> Floats:
-        """E e^{β r x} = e^{β²r²/2}: the mean of a row of exponentials."""
+        """E e^{β r x}, the mean of a row of exponentials: e^{β²r²/2} if keys are Gaussian."""
+        if self.equal_norms:
+            return harmonic_coefficient(0, self.beta * self.d**0.5 * np.asarray(r), self.d)
         return np.asarray(np.exp(0.5 * self.beta**2 * r**2))
+
+    def scores(self, n_points: int, *, cut: bool = True) -> tuple[Floats, Floats]:
+        """Grid of scores x = √d_k s u of a query of unit norm, with their probabilities.
+
+        It ends where fewer than half of all scores are expected beyond, or, not `cut`, at 8.5.
+        """
+        reach = -float(ndtri(0.5 / float(self.n) ** 2 / self.h)) if cut else 8.5
+        if not self.equal_norms:
+            x = np.linspace(-reach, reach, n_points)
+            density = np.exp(-0.5 * x**2)
+        else:  # x²/d_k is Beta(1/2, (d_k−1)/2)
+            end = min(reach, (1 - 1e-9) * self.d**0.5)
+            x = np.linspace(-end, end, n_points)
+            density = np.exp(0.5 * (self.d - 3) * np.log1p(-(x**2) / self.d))
+        return x, density / density.sum()
+
+    def companions(self, x: Floats, n_nodes: int) -> tuple[Floats, Floats]:
+        """Norm of the other token given the score (scores × nodes), and the nodes' weights."""
+        if self.equal_norms:
+            return np.ones((x.size, 1)), np.ones(1)
+        rest, shares = norm_rule(self.d - 1, n_nodes)
+        return np.sqrt((x[:, None] ** 2 + (self.d - 1) * rest**2) / self.d), shares
 
     def coefficient(self, k: int, rs: Floats) -> Floats:
         """√N_k b_k for norms whose product is r s."""
@@ -69,8 +98,8 @@ class Kernel:
         return np.asarray(b * harmonic_dimension(self.d, k) ** 0.5)
 
     def ratio(self, k: int) -> float:
-        """ρ_k = n/N_k; the heads of a mean add up their latent dimensions."""
-        return self.n / (harmonic_dimension(self.d, k) * (self.h if self.is_mean else 1))
+        """ρ_k = n/N_k; the heads of a mean add up the latent dimensions of their keys."""
+        return self.n / (harmonic_dimension(self.d, k) * (self.h_keys if self.is_mean else 1))
 
     def modes(self, least_ratio: float) -> tuple[list[Mode], Floats]:
         """Modes of degree ≥ 1 with ρ ≥ least_ratio, and the energy of all others (r × s)."""
@@ -111,20 +140,20 @@ class Kernel:
         weighted = self.weights * mode.left / self.normaliser(self.norms)
         return np.asarray(B @ weighted / mode.strength**0.5)
 
-    def averaged(self, variance: Floats, *, over_heads: bool) -> Floats:
+    def averaged(self, variance: Floats, n_heads: int) -> Floats:
         """Variances of rows or columns (… × nodes) that are means over heads."""
-        if not over_heads or self.h == 1:
+        if n_heads == 1:
             return variance
         mean = (variance @ self.weights)[..., None]
-        return np.asarray(mean + (variance - mean) / self.h**0.5)
+        return np.asarray(mean + (variance - mean) / n_heads**0.5)
 
     def of_rows(self, variance: Floats) -> Floats:
         """Variances of rows: averaged over heads, whichever way they are combined."""
-        return self.averaged(variance, over_heads=True) / (self.h if self.is_mean else 1)
+        return self.averaged(variance, self.h) / (self.h if self.is_mean else 1)
 
     def of_columns(self, variance: Floats) -> Floats:
-        """Variances of columns: averaged only in a mean of heads."""
-        return self.averaged(variance, over_heads=self.is_mean)
+        """Variances of columns: averaged only in a mean of heads, over those with own keys."""
+        return self.averaged(variance, self.h_keys if self.is_mean else 1)
 
     def key_norm_term(self) -> tuple[Floats, Floats, float]:
         """Degree 0: α and γ of its first mode, and the energy of all of them.
@@ -136,6 +165,6 @@ class Kernel:
         B = B - (B @ w)[:, None]
         left, sigma, right = np.linalg.svd(np.sqrt(w)[:, None] * B * np.sqrt(w))
         rows, columns = sigma[0] * left[:, 0] ** 2 / w, sigma[0] * right[0] ** 2 / w
-        scale = self.h if self.is_mean else 1
+        scale = self.h_keys if self.is_mean else 1  # heads that share keys share their norms
         energy = float((sigma**2).sum()) / scale
         return self.of_rows(rows), self.of_columns(columns), energy

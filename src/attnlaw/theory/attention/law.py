@@ -1,10 +1,15 @@
 """The law of squared singular values of attention, in four orders of precision."""
 
+from dataclasses import fields, replace
+from functools import lru_cache
+from typing import Any
+
 import numpy as np
 
 from attnlaw._checks import choice, invalid_argument
-from attnlaw.laws import Discrete, Law, MarchenkoPastur, ProfileLaw
+from attnlaw.laws import CausalLaw, CausalProfileLaw, Discrete, Law, MarchenkoPastur, ProfileLaw
 from attnlaw.models import SelfAttention
+from attnlaw.theory.attention.causal import causal_head
 from attnlaw.theory.attention.inputs import first_inputs_profile, tokens_inputs_profile
 from attnlaw.theory.attention.limit import AttentionBulk
 from attnlaw.theory.attention.profiles import (
@@ -18,6 +23,7 @@ from attnlaw.theory.attention.regime import warn_outside_regime
 __all__ = ["ORDERS", "attention_law", "linear_energy", "score_energy"]
 
 ORDERS = ("first", "powers", "norms", "tokens")
+_LEAST_BETA = 1e-3
 _SMOOTHING = 0.01  # of a singular value: energies of rows are represented by a few nodes
 
 
@@ -71,7 +77,9 @@ def attention_law(model: SelfAttention, order: str = "auto") -> Law:
     γ_K = h d_k/n is 1/(φ/h)); their mean has the same with ⊠ MP_1, divided by h. Values and
     output add ⊠ MP_{n/m}, m their number of columns (docs/theory/attention.md, "Several heads").
     With an `input_spectrum` there are the orders "first" and "tokens"
-    (docs/theory/correlated-inputs.md, "Equations").
+    (docs/theory/correlated-inputs.md, "Equations"). A causal head has "first", its limit d_k → ∞
+    in closed form, θ₁ times `CausalLaw`, and "tokens" (docs/theory/causal-heads.md); laws of equal
+    causal heads are computed once.
 
     Examples
     --------
@@ -84,6 +92,10 @@ def attention_law(model: SelfAttention, order: str = "auto") -> Law:
     1.718281828459
     """
     choice("order", order, ("auto", *ORDERS))
+    if model.causal:
+        if order != "first":
+            warn_outside_regime(model, "tokens")
+        return _causal_law(model, order)
     spectrum = model.input_spectrum is not None
     if order == "auto":
         order = "first" if model.head_dimension < 3 else "tokens"
@@ -105,6 +117,44 @@ def attention_law(model: SelfAttention, order: str = "auto") -> Law:
     if order == "tokens":
         return ProfileLaw(tokens_profile(model).profile, _scale(model), _SMOOTHING)
     return _first_order(model)
+
+
+def _causal_law(model: SelfAttention, order: str) -> Law:
+    """Return the law of causal heads, and of their values and output."""
+    if order not in ("auto", "first", "tokens"):
+        raise invalid_argument("order", "'first' or 'tokens' for a causal head", order)
+    if model.input_spectrum is not None:
+        raise invalid_argument("input_spectrum", "None for a causal head", model.input_spectrum)
+    scale, beta = _size(model.inverse_temperature)
+    if scale == 0:
+        return Discrete([0.0])
+    head = replace(model, inverse_temperature=beta, value_dimension=None, output_dimension=None)
+    share = 1 / model.n_heads if _is_mean(model) else 1.0
+    law: Law
+    if order == "first":
+        law = CausalLaw(score_energy(beta) * share)
+    else:
+        law = _finite_causal_law(tuple(getattr(head, f.name) for f in fields(head)))
+    for ratio in projections(model):
+        law = law @ MarchenkoPastur(ratio)
+    return law * scale
+
+
+@lru_cache(maxsize=128)
+def _finite_causal_law(key: tuple[object, ...]) -> Law:
+    values: dict[str, Any] = {
+        f.name: value for f, value in zip(fields(SelfAttention), key, strict=True)
+    }
+    model = SelfAttention(**values)
+    return CausalProfileLaw(causal_head(model).profile, _scale(model))
+
+
+def _size(beta: float) -> tuple[float, float]:
+    """Return factor and β of an equal law: below 1e-3 energies are β² times those of a limit."""
+    if beta >= _LEAST_BETA:
+        return 1.0, beta
+    scale = (beta / _LEAST_BETA) ** 2
+    return (scale if scale > 1e-290 else 0.0), _LEAST_BETA
 
 
 def _scale(model: SelfAttention) -> float:

@@ -1,10 +1,13 @@
 """What theory says of a head's singular values, in the fields of an observation."""
 
-from attnlaw._checks import invalid_argument
+import numpy as np
+
+from attnlaw._checks import Floats, invalid_argument
 from attnlaw.laws import Law
 from attnlaw.models import SelfAttention
 from attnlaw.results import AttentionSpectrum
-from attnlaw.theory.attention.law import attention_law
+from attnlaw.theory.attention.causal import causal_energies
+from attnlaw.theory.attention.law import attention_law, score_energy
 from attnlaw.theory.attention.profiles import first_profile, norms_profile
 
 __all__ = ["predict_attention"]
@@ -34,6 +37,11 @@ def predict_attention(model: SelfAttention, order: str = "auto") -> AttentionSpe
     - AAᵀ = 11ᵀ/n + A_⊥A_⊥ᵀ, since rows sum to one, so s₁² = 1 + 1ᵀA_⊥A_⊥ᵀ1/n = 1 + (τ + m₁)/n and
       ‖A‖² = 1 + m₁ ;   s₂² = bulk_edge/n
 
+    A causal head is U + D^{−1/2}Y, U uniform over the first i tokens and D = diag(i). Its norm is
+    exact, ‖A‖² = Σ_i (1 + e_i)/i with e_i the mean energy of a row of i entries, and, to second
+    order in Y, s_k² = σ_k² + Σ_i (e_i/i)(u_i² + variance of v_1 … v_i), with σ_k, u, v of U, whose
+    inverse is bidiagonal (docs/theory/causal-heads.md, "The matrix itself").
+
     In the limit τ/n → 0: s₁ → 1, s₂ → 0 and ‖A‖² → e^{β²} (P3; docs/theory/attention.md,
     "The matrix itself").
 
@@ -49,6 +57,8 @@ def predict_attention(model: SelfAttention, order: str = "auto") -> AttentionSpe
         raise invalid_argument(
             "value_dimension", "None to predict A itself", model.value_dimension
         )
+    if model.causal:
+        return _predict_causal(model, order)
     law = attention_law(model, order)
     n = model.n_tokens
     finite = order in ("auto", "norms", "tokens") and model.head_dimension >= 3
@@ -72,3 +82,47 @@ def predict_attention(model: SelfAttention, order: str = "auto") -> AttentionSpe
 def law_top(law: Law) -> float:
     """Largest point of a law, an atom if nothing else."""
     return float(max([*law.edges[-1:], *law.atom.location[-1:]]))
+
+
+def _predict_causal(model: SelfAttention, order: str) -> AttentionSpectrum:
+    law = attention_law(model, order)
+    n, h = model.n_tokens, model.n_heads
+    is_mean = model.combination == "mean"
+    i = np.arange(1.0, n + 1)
+    if order == "first":
+        energies, term = np.full(n, score_energy(model.inverse_temperature)), 0.0
+    else:
+        energies, term = causal_energies(model)
+    left, right = (1 / h, 1 / h) if is_mean else (1.0, 1 / h)
+    sigma, u, v = _leading_uniform(n)
+    spread = np.cumsum(v**2, axis=0) / i[:, None] - (np.cumsum(v, axis=0) / i[:, None]) ** 2
+    squares = sigma**2 + (energies / i) @ (left * u**2 + right * spread)
+    norm = float(((1 + left * energies) / i).sum())
+    mean = law.moment(1)
+    return AttentionSpectrum(
+        mean_square=mean + term,
+        second_moment=law.moment(2) + 4 * term * mean,
+        bulk_edge=float(law.quantile(1 - 0.5 / n)),
+        top_singular_value=float(squares[0] ** 0.5),
+        second_singular_value=float(squares[1] ** 0.5),
+        squared_frobenius_norm=norm,
+        stable_rank=norm / float(squares[0]),
+    )
+
+
+def _leading_uniform(n: int) -> tuple[Floats, Floats, Floats]:
+    """Two leading singular values and vectors of causal uniform attention.
+
+    Its inverse has i on the diagonal and −(i−1) below it, so that (UᵀU)⁻¹ is tridiagonal.
+    """
+    from scipy.linalg import eigh_tridiagonal
+
+    i = np.arange(1.0, n + 1)
+    # U⁻¹U⁻ᵀ: squares of the rows of U⁻¹ on the diagonal; its eigenvectors are those of UᵀU
+    values, vectors = eigh_tridiagonal(
+        i**2 + (i - 1) ** 2, -(i[:-1] ** 2), select="i", select_range=(0, 1)
+    )
+    sigma = np.asarray(values, dtype=np.float64) ** -0.5
+    v = np.asarray(vectors, dtype=np.float64)
+    u = np.cumsum(v, axis=0) / i[:, None] / sigma
+    return sigma, np.asarray(u), v

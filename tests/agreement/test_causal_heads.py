@@ -1,0 +1,83 @@
+"""Laws of causal heads against drawn causal heads.
+
+Settings were not used in building the law. The first row of a causal head is zero, and singular
+values fall over many orders of magnitude, so distances are taken above 1e-13.
+"""
+
+import numpy as np
+import pytest
+
+import attnlaw as al
+from attnlaw.laws import CausalLaw
+
+
+def head(n, d, beta, **more):
+    return al.SelfAttention(
+        n_tokens=n, head_dimension=d, inverse_temperature=beta, causal=True, **more
+    )
+
+
+def distance(law, values):
+    x = np.sort(values.ravel())
+    expected = (np.arange(x.size) + 0.5) / x.size
+    return np.abs(law.cdf(x) - expected)[x > 1e-13].max()
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "beta", "most", "limit_is_off_by"),
+    [(500, 96, 0.8, 0.015, 0.03), (256, 48, 0.8, 0.02, 0.03), (400, 80, 1.4, 0.025, 0.08)],
+)
+def test_causal_heads_have_the_law(n, d, beta, most, limit_is_off_by):
+    model = head(n, d, beta)
+    values = al.simulate_attention_spectrum(model, 6, rng=5)
+    assert distance(al.attention_law(model), values) < most
+    assert distance(al.attention_law(model, "first"), values) > limit_is_off_by
+    unmasked = al.SelfAttention(n_tokens=n, head_dimension=d, inverse_temperature=beta)
+    assert distance(al.attention_law(unmasked), values) > 0.1
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"qk_norm": True},
+        {"n_heads": 3},
+        {"n_heads": 3, "combination": "mean"},
+        {"n_heads": 4, "combination": "mean", "n_key_heads": 1},
+        {"n_heads": 4, "n_key_heads": 2},
+    ],
+)
+def test_variants_of_causal_heads_have_the_law(more):
+    model = head(300, 32, 0.8, **more)
+    values = al.simulate_attention_spectrum(model, 5, rng=6)
+    assert distance(al.attention_law(model), values) < 0.02
+
+
+def test_shared_keys_matter_in_a_mean_of_heads():
+    shared = head(300, 16, 0.8, n_heads=4, combination="mean", n_key_heads=1)
+    values = al.simulate_attention_spectrum(shared, 5, rng=7)
+    own = head(300, 16, 0.8, n_heads=4, combination="mean")
+    assert distance(al.attention_law(own), values) > 2 * distance(al.attention_law(shared), values)
+
+
+def test_independent_scores_have_the_closed_form():
+    model = head(500, 20_000, 0.3)
+    values = al.simulate_attention_spectrum(model, 4, rng=8)
+    assert distance(CausalLaw(np.expm1(0.09)), values) < 0.012
+    assert distance(al.attention_law(model), values) < 0.01
+
+
+@pytest.mark.parametrize("more", [{}, {"n_heads": 2}, {"n_heads": 2, "combination": "mean"}])
+def test_predicted_norms_are_those_drawn(z_score, more):
+    model = head(150, 48, 0.9, **more)
+    predicted = al.predict_attention(model)
+    seen = al.simulate_attention(model, 60, rng=9)
+    for name in ("mean_square", "squared_frobenius_norm"):
+        assert abs(z_score(getattr(seen, name), getattr(predicted, name))) < 5
+    for name in ("top_singular_value", "second_singular_value"):
+        assert getattr(predicted, name) == pytest.approx(getattr(seen, name).mean(), rel=0.02)
+    assert predicted.bulk_edge == pytest.approx(seen.bulk_edge.mean(), rel=0.1)
+    # unmasked heads have another norm altogether
+    unmasked = al.predict_attention(
+        al.SelfAttention(n_tokens=150, head_dimension=48, inverse_temperature=0.9, **more)
+    )
+    assert abs(z_score(seen.squared_frobenius_norm, unmasked.squared_frobenius_norm)) > 20

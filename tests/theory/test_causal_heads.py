@@ -1,0 +1,116 @@
+"""Causal heads: exact means of rows, limits of the law, and every inverse temperature."""
+
+import time
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import attnlaw as al
+from attnlaw.laws import CausalLaw
+from attnlaw.theory.attention.causal import causal_energies, causal_head
+from attnlaw.theory.attention.rows import row_means
+
+
+def gaussian_grid(n_points=801):
+    x = np.linspace(-8.5, 8.5, n_points)
+    weights = np.exp(-(x**2) / 2)
+    return x, weights / weights.sum()
+
+
+def causal(n, d, beta, **rest):
+    return al.SelfAttention(
+        n_tokens=n, head_dimension=d, inverse_temperature=beta, causal=True, **rest
+    )
+
+
+@pytest.mark.parametrize("beta", [0.01, 0.5, 2.0, 8.0])
+def test_two_entries_are_a_hyperbolic_tangent(beta):
+    # A = (1 ± tanh(βΔ/2))/2 with Δ ~ N(0, 2): 2ΣA² − 1 = tanh², and Σ A x = Δ tanh(βΔ/2)/2
+    x, weights = gaussian_grid()
+    energy, mean = row_means(beta * x, weights, x[None], np.array([2.0]))
+    gap = np.sqrt(2) * x
+    tanh = np.tanh(beta * gap / 2)
+    assert_allclose(energy[0], weights @ tanh**2, rtol=1e-7)
+    assert_allclose(mean[0, 0], weights @ (gap * tanh) / 2, rtol=1e-7)
+
+
+@pytest.mark.parametrize("n", [3, 40])
+def test_row_energy_is_that_of_drawn_rows(n):
+    rng = np.random.default_rng(n)
+    scores = 1.3 * rng.standard_normal((40_000, n))
+    A = np.exp(scores)
+    A /= A.sum(axis=1, keepdims=True)
+    seen = n * (A**2).sum(axis=1) - 1
+    x, weights = gaussian_grid()
+    energy, _ = row_means(1.3 * x, weights, x[None], np.array([float(n)]))
+    assert abs(seen.mean() - energy[0]) < 4 * seen.std() / seen.size**0.5
+
+
+def test_first_moment_is_the_exact_energy():
+    model = causal(200, 64, 1.2)
+    energies, term = causal_energies(model)
+    assert energies[0] == pytest.approx(0, abs=1e-9)
+    law = al.attention_law(model)
+    lengths = causal_head(model).profile.lengths
+    assert lengths.size < 200  # in bins; energies are smooth in i
+    assert_allclose(law.moment(1) + term, energies.mean(), rtol=1e-3)
+    exact = causal(30, 64, 1.2)  # every token has its own bin
+    energies, term = causal_energies(exact)
+    assert_allclose(al.attention_law(exact).moment(1) + term, energies.mean(), rtol=1e-6)
+
+
+def test_large_heads_tend_to_the_closed_form():
+    model = causal(20_000, 10**7, 0.05)
+    law = al.attention_law(model)
+    x = 0.05**2 * np.array([1e-4, 0.01, 0.3, 1.0, 4.0])
+    assert_allclose(law.cdf(x), al.attention_law(model, "first").cdf(x), atol=3e-3)
+    assert al.attention_law(model, "first") == CausalLaw(np.expm1(0.05**2))
+
+
+def test_equal_heads_share_a_law_and_it_is_fast():
+    first = al.attention_law(causal(777, 64, 0.9))
+    start = time.process_time()
+    again = al.attention_law(causal(777, 64, 0.9))
+    assert again == first
+    assert time.process_time() - start < 0.01
+    start = time.process_time()
+    al.attention_law(causal(1000, 64, 1.0)).cdf(np.linspace(0.01, 20, 1000))
+    assert time.process_time() - start < 2.0  # 0.23 s on an idle core
+
+
+@pytest.mark.parametrize("beta", [1e-300, 1e-100, 1e-9, 1e-3, 0.1])
+def test_small_inverse_temperatures_scale(beta):
+    law = al.attention_law(causal(60, 16, beta))
+    x = np.geomspace(1e-12, 1e3, 200) * max(beta**2, 1e-290)
+    cdf = law.cdf(x)
+    assert (np.diff(cdf) >= 0).all()
+    assert ((cdf >= 0) & (cdf <= 1)).all()
+    if 1e-100 < beta < 0.01:
+        reference = al.attention_law(causal(60, 16, 1e-3))
+        assert_allclose(law.quantile(0.7) / beta**2, reference.quantile(0.7) / 1e-6, rtol=1e-12)
+
+
+def test_values_multiply_by_marchenko_pastur():
+    with_values = al.attention_law(causal(100, 32, 0.8, value_dimension=50))
+    alone = al.attention_law(causal(100, 32, 0.8))
+    assert_allclose(with_values.moment(1), alone.moment(1), rtol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"order": "powers"}, "order must be 'first' or 'tokens' for a causal head"),
+        ({"input_spectrum": [1.0, 2.0]}, "input_spectrum must be None for a causal head"),
+    ],
+)
+def test_what_has_no_law_is_said(change, message):
+    order = change.pop("order", "auto")
+    with pytest.raises(ValueError, match=message):
+        al.attention_law(causal(50, 16, 0.5, **change), order)
+
+
+def test_grouped_queries_need_a_divisor():
+    with pytest.raises(ValueError, match="n_key_heads must be a divisor of 4, got 3"):
+        causal(50, 16, 0.5, n_heads=4, n_key_heads=3)
+    assert causal(50, 16, 0.5, n_heads=4).n_key_heads == 4
