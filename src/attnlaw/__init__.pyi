@@ -40,6 +40,8 @@ from .models import (
     PooledSequences,
     SelfAttention,
     SequenceMixture,
+    Vocabulary,
+    effective_vocabulary,
 )
 from .results import (
     Accuracy,
@@ -130,6 +132,7 @@ __all__ = [
     "Spikes",
     "Thresholds",
     "Validity",
+    "Vocabulary",
     "attention_law",
     "autoregressive_correlation",
     "bulk_edge",
@@ -139,6 +142,7 @@ __all__ = [
     "combine_heads",
     "diagnostics",
     "edge_parameter",
+    "effective_vocabulary",
     "estimators",
     "figures",
     "key_norm_outlier",

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import attnlaw as al
+from attnlaw.laws.tracy_widom import TRACY_WIDOM_MEAN, TRACY_WIDOM_STD
 
 
 def head(n, d, beta, **more):
@@ -163,14 +164,15 @@ def test_inputs_that_are_not_orthonormal(name):
     values = al.simulate_attention_spectrum(model, 3, rng=6)
     assert distance(law, values) < 0.02
     assert distance(al.attention_law(head(n, n, 0.5), "first"), values) > 0.06
-    # The largest follows Tracy and Widom: E − 1.2065 (an)^{−2/3}, with density (a/π)√(E − x).
+    # The largest is E + (an)^{−2/3} X, X of the Tracy–Widom law, with density (a/π)√(E − x).
     edge = law.edges[-1]
     a = np.pi * law.density(0.999 * edge) / np.sqrt(0.001 * edge)
     scale = (a * n) ** (-2 / 3)
-    z = (exact[:, -1].mean() - (edge - 1.2065 * scale)) / (1.268 * scale / 3**0.5)
+    spread = TRACY_WIDOM_STD * scale
+    z = (exact[:, -1].mean() - (edge + TRACY_WIDOM_MEAN * scale)) / (spread / 3**0.5)
     assert abs(z) < 5
     orthonormal = al.attention_law(head(n, n, 0.5), "first").edges[-1]
-    assert abs(exact[:, -1].mean() - orthonormal) > 5 * 1.268 * scale
+    assert abs(exact[:, -1].mean() - orthonormal) > 5 * spread
 
 
 @pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")

@@ -28,7 +28,7 @@ def test_answers_what_the_library_finds(run, run_json, maps_file):
     assert document["head_dimension"] == 12
     found = document["heads"][3]
     assert found["verdict"] == "structured"
-    assert found["place"] == "previous token"
+    assert found["positional_pattern"] == "previous token"
     assert found["distance"] == report[1, 1].distance
     assert found["limits"]["scores"] == report[1, 1].limits.scores
     assert found["squared_singular_values"] == report[1, 1].squared_singular_values.tolist()

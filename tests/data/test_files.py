@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from spelled_files import TABLE, gguf_bytes, npy_bytes, safetensors_bytes
 
-from attnlaw.data.readers import entries, safetensors_files
+from attnlaw.data.readers import array_files, entries
 from attnlaw.diagnostics import list_arrays, read_array, read_table
 
 
@@ -58,10 +58,10 @@ def test_bfloat16_is_the_upper_half_of_a_float32(tmp_path):
 def test_eight_bit_floats_follow_their_definition():
     # OCP 8-bit floats: largest finite E4M3 448 = 0x7e, least 2⁻⁹ = 0x01, NaN 0x7f; E5M2 1 = 0x3c
     codes = np.array([0x7E, 0x01, 0x38, 0xB8], dtype=np.uint8)
-    decoded = safetensors_files._decoded(codes, "F8_E4M3")
+    decoded = array_files._decoded(codes, "F8_E4M3")
     np.testing.assert_array_equal(decoded, [448, 2.0**-9, 1, -1])
-    assert np.isnan(safetensors_files._decoded(np.uint8([0x7F, 0xFF]), "F8_E4M3")).all()
-    np.testing.assert_array_equal(safetensors_files._decoded(np.uint8([0x3C]), "F8_E5M2"), [1])
+    assert np.isnan(array_files._decoded(np.uint8([0x7F, 0xFF]), "F8_E4M3")).all()
+    np.testing.assert_array_equal(array_files._decoded(np.uint8([0x3C]), "F8_E5M2"), [1])
 
 
 def test_quantised_gguf_agrees_with_the_reference_reader(tmp_path):
@@ -186,7 +186,7 @@ def test_pytorch_archives_are_refused_as_pickles(tmp_path):
 
 def test_zip_bomb_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
     np.savez_compressed(tmp_path / "zeros.npz", table=np.zeros((2000, 2000)))
-    monkeypatch.setattr("attnlaw.data.readers.numpy_files.MAX_BYTES", 2**20)
+    monkeypatch.setattr("attnlaw.data.readers.array_files.MAX_BYTES", 2**20)
     with pytest.raises(ValueError, match="unpack to at most 1048576 bytes, got 32000000"):
         read_table(tmp_path / "zeros.npz")
     # A member that claims less than its array needs is refused by the header alone.

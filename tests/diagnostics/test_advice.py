@@ -303,7 +303,7 @@ def test_the_answer_does_not_depend_on_threads(monkeypatch):
         ({"labels": np.zeros(5)}, "labels must be 300 numbers or words"),
         ({"labels": np.full(300, np.nan)}, "labels must be finite"),
         ({"n_folds": 1, "labels": np.arange(300) % 2}, "n_folds must be"),
-        ({"lengths": np.zeros(300, int)}, "lengths must be 300 whole numbers"),
+        ({"lengths": np.zeros(300, int)}, "lengths must be whole numbers from 1"),
     ],
 )
 def test_bad_arguments_are_named(settings, words):

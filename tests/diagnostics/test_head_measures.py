@@ -1,15 +1,15 @@
-"""What is read off one attention map: temperature, width, distances, places."""
+"""What is read off one attention map: temperature, width, distances, patterns."""
 
 import numpy as np
 import pytest
 from drawn_heads import queries_and_keys, scores, softmax
 
 from attnlaw.diagnostics.heads.measures import (
-    PLACES,
+    POSITIONAL_PATTERNS,
     centred_spectrum,
     common_row,
     mean_distance,
-    place_shares,
+    positional_shares,
     score_rank,
     score_spread,
 )
@@ -92,9 +92,9 @@ def test_common_row_of_masked_rows_is_recovered():
 @pytest.mark.parametrize("causal", [False, True])
 def test_random_heads_have_no_place(causal):
     heads = softmax(scores(*queries_and_keys(300, 30, 16, np.random.default_rng(6))), causal)
-    ratios = np.array([place_shares(A, causal=causal)[1] for A in heads])
+    ratios = np.array([positional_shares(A, causal=causal)[1] for A in heads])
     possible = ratios.mean(axis=0) > 0
-    assert [p for p, ok in zip(PLACES, possible, strict=True) if not ok] == (
+    assert [p for p, ok in zip(POSITIONAL_PATTERNS, possible, strict=True) if not ok] == (
         ["next token", "last token"] if causal else []
     )
     error = ratios.std(axis=0, ddof=1) / 300**0.5
@@ -102,8 +102,8 @@ def test_random_heads_have_no_place(causal):
     assert (np.abs(ratios.mean(axis=0) - 1)[possible] < 5 * error[possible] + 0.05).all()
 
 
-@pytest.mark.parametrize(("offset", "place"), [(0, 0), (-1, 1), (1, 2)])
-def test_places_of_shifts(offset, place):
+@pytest.mark.parametrize(("offset", "pattern"), [(0, 0), (-1, 1), (1, 2)])
+def test_shifts_are_positional_patterns(offset, pattern):
     A = np.eye(12, k=offset)
     A[A.sum(axis=1) == 0, 5] = 1
-    assert place_shares(A, causal=False)[1].argmax() == place
+    assert positional_shares(A, causal=False)[1].argmax() == pattern

@@ -78,6 +78,6 @@ def test_heads_of_minilm():
     )
     report = inspect_heads(model_attention(folder, text))
     assert (report.n_layers, report.n_heads, report.head_dimension) == (6, 12, 32)
-    assert report[0, 2].place == "previous token"
-    assert report[0, 2].place_share > 0.5
+    assert report[0, 2].positional_pattern == "previous token"
+    assert report[0, 2].positional_share > 0.5
     assert sum(head.verdict == "structured" for head in report.heads) >= 65

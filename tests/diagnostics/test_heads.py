@@ -84,7 +84,7 @@ def test_planted_structure_is_found(kind, causal):
     assert {h.causal for h in report.heads} == {causal}
     if kind in ("previous token", "sink"):
         place = {"sink": "first token"}.get(kind, kind)
-        assert [h.place for h in report.heads].count(place) >= 7
+        assert [h.positional_pattern for h in report.heads].count(place) >= 7
 
 
 def test_uniform_sink_and_one_hot_heads():
@@ -102,10 +102,10 @@ def test_uniform_sink_and_one_hot_heads():
     assert (uniform.inverse_temperature, uniform.p_value) == (0, 1)
     assert uniform.distance_to_uniform == pytest.approx(0, abs=1e-12)
     assert "evenly" in uniform.sentence
-    assert (sunk.favourite, round(sunk.favourite_share, 2)) == (3, 0.97)
+    assert (sunk.most_attended, round(sunk.most_attended_share, 2)) == (3, 0.97)
     assert "token 3" in sunk.sentence
     assert hot.distance_to_one_hot == 0
-    assert shifted.place == "previous token"
+    assert shifted.positional_pattern == "previous token"
     assert shifted.stable_rank == pytest.approx(n)
     assert report.by_structure[-1] is uniform
 

@@ -272,9 +272,15 @@ def test_hollow_takes_the_diagonal_away():
         ({"sequences": np.full((9, 2, 1), np.nan)}, "sequences must be finite"),
         ({"sequences": np.ones((9, 2, 1)), "confidence": 1.0}, "confidence must be below 1"),
         ({"sequences": np.ones((9, 2, 1)), "signed": "maybe"}, "signed must be True, False or"),
-        ({"sequences": np.ones((9, 2, 1)), "lengths": [3] * 9}, "lengths must be 9 whole"),
-        ({"sequences": np.ones((9, 2, 1)), "mask": np.ones((9, 1), bool)}, "mask must be an"),
-        ({"sequences": np.ones((9, 2, 1)), "mask": np.zeros((9, 2), bool)}, "mask must be True"),
+        ({"sequences": np.ones((9, 2, 1)), "lengths": [3] * 9}, "lengths must be whole"),
+        (
+            {"sequences": np.ones((9, 2, 1)), "mask": np.ones((9, 1), bool)},
+            "mask must be of shape",
+        ),
+        (
+            {"sequences": np.ones((9, 2, 1)), "mask": np.zeros((9, 2), bool)},
+            "mask must be such that every row",
+        ),
     ],
 )
 def test_mistakes_are_named(arguments, words):

@@ -1,10 +1,12 @@
-"""The distance of samples to laws."""
+"""The distance of samples to laws, and both in bins."""
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy.stats import kstest
 
 import attnlaw as al
+from attnlaw.laws.binning import bin_spectrum, logarithmic_bins
 
 
 def test_without_atoms_it_is_what_scipy_says():
@@ -35,3 +37,56 @@ def test_a_missing_atom_is_seen():
 def test_no_numbers_is_an_error():
     with pytest.raises(ValueError, match="sample must be at least one number"):
         al.ks_distance([], al.MarchenkoPastur(1.0))
+
+
+def test_masses_of_bins_are_those_of_a_sample():
+    # A rigid sample of n values has every bin's share right to 1/n.
+    law, n = 2.0 * (al.MarchenkoPastur(0.3) @ al.MarchenkoPastur(0.5)), 4000
+    values = law.quantile((np.arange(n) + 0.5) / n)
+    for logarithmic in (True, False):
+        edges = logarithmic_bins(values) if logarithmic else np.linspace(0, law.edges[-1], 41)
+        binned = bin_spectrum(values, edges, laws={"": law}, logarithmic=logarithmic, n_points=81)
+        width = np.diff(np.log(edges) if logarithmic else edges)
+        assert_allclose(binned.heights * width, np.diff(law.cdf(edges)), atol=1.5 / n)
+        if not logarithmic:  # 81 points over 40 bins: every second is the middle of a bin
+            assert_allclose(binned.laws[""][1::2] * width, np.diff(law.cdf(edges)), atol=1e-12)
+    other = bin_spectrum(1.05 * values, edges, logarithmic=False).heights
+    assert (np.abs(binned.heights - other) * width).max() > 10 / n
+
+
+def test_values_beyond_the_bins_count_as_part_of_the_whole():
+    binned = bin_spectrum([0.1, 0.2, 0.3, 7.0], np.array([0.0, 0.25, 0.5]), logarithmic=False)
+    assert binned.heights.tolist() == [2.0, 1.0]
+
+
+def test_a_change_of_variable_is_a_function():
+    law = al.MarchenkoPastur(1.0)
+    edges = np.linspace(0, 2, 21)
+    binned = bin_spectrum(
+        np.ones(3), edges, laws={"quarter circle": lambda s: law.cdf(s**2)}, logarithmic=False
+    )
+    inner = (binned.x > 0.1) & (binned.x < 1.8)
+    expected = np.sqrt(4 - binned.x[inner] ** 2) / np.pi  # singular values of a square matrix
+    assert_allclose(binned.laws["quarter circle"][inner], expected, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("values", "bins", "sentence"),
+    [
+        ([0.0, 0.0], None, "values must be positive, at least one of them"),
+        (
+            [1.0],
+            np.array([0.0, 1.0]),
+            "bins must be at least two numbers, positive",
+        ),
+        (
+            [1.0],
+            np.array([1.0, 1.0]),
+            "bins must be at least two numbers, positive",
+        ),
+        ([np.nan], None, "values must be finite"),
+    ],
+)
+def test_bins_that_are_none_are_rejected(values, bins, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        bin_spectrum(values, bins)

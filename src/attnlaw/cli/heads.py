@@ -169,18 +169,27 @@ def _print_report(report: "HeadsReport", rows: int | None) -> None:
     shown = report.by_structure[:rows]
     cells = []
     for f in shown:
-        place = f"{f.place_share:.0%} {f.place}" if f.place_share >= 0.05 else "–"
+        share = f.positional_share
+        pattern = f"{share:.0%} {f.positional_pattern}" if share >= 0.05 else "–"
         cells.append(
             [
                 f.name, f.verdict, f"{f.structure:.3f}", f"{f.distance:.3f}",
                 f"{f.limits.distance:.3f}", str(f.n_outliers), f"{f.inverse_temperature:.2f}",
                 f"{f.stable_rank:.1f}", f"{f.distance_to_uniform:.2f}",
-                f"{f.distance_to_one_hot:.2f}", place, "causal" if f.causal else "–", f.null,
+                f"{f.distance_to_one_hot:.2f}", pattern, "causal" if f.causal else "–", f.null,
                 f"{f.p_value:.0e}" if f.p_value > 1e-12 else "<1e-12",
             ]
         )  # fmt: skip
     headings = ["head", "verdict", "structure", "distance", "random ≤", "outliers", "β"]
-    headings += ["stable rank", "to uniform", "to one-hot", "place", "mask", "law by", "p"]
+    headings += [
+        "stable rank",
+        "to uniform",
+        "to one-hot",
+        "positional pattern",
+        "mask",
+        "law by",
+        "p",
+    ]
     print_table(headings, cells)
     if len(shown) < len(report.heads):
         click.echo(f"{len(report.heads) - len(shown)} more heads are less structured.")

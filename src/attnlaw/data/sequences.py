@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._checks import invalid_argument
+from attnlaw.data.masks import check_every_row_has_a_token, presence
 from attnlaw.data.sequence_map import BLOCK_NUMBERS, Floats, Sequences
 
 __all__ = ["EmbeddedSequences", "Sequences", "TokenSequences", "as_sequences"]
@@ -207,7 +208,7 @@ def as_sequences(
         shape = "(n, length, dimension)" if table is None else "(n, length) beside a table"
         raise invalid_argument("sequences", f"a non-empty array of shape {shape}", data)
     N, L = data.shape[:2]
-    present = _presence(N, L, mask, lengths)
+    present = presence((N, L), mask, lengths)
     if table is None:
         if data.dtype.kind not in "fiu":
             raise invalid_argument("sequences", "made of real numbers", data.dtype.name)
@@ -223,11 +224,7 @@ def as_sequences(
         raise invalid_argument("sequences", "whole numbers beside a table", data.dtype.name)
     if data.min() < 0:
         present = (data >= 0) if present is None else present & (data >= 0)
-        if not present.any(axis=1).all():
-            row = int(present.any(axis=1).argmin())
-            raise invalid_argument(
-                "sequences", "such that every row has a token", f"none in row {row}"
-            )
+        check_every_row_has_a_token("sequences", present)
     E = np.asarray(table)
     if E.ndim != 2 or 0 in E.shape or E.dtype.kind not in "fiu":
         raise invalid_argument("table", "a non-empty array of real numbers with 2 axes", E)
@@ -240,25 +237,3 @@ def as_sequences(
     if not np.isfinite(tokens._table).all():
         raise invalid_argument("table", "finite", E)
     return tokens
-
-
-def _presence(n: int, length: int, mask: Any, lengths: Any) -> NDArray[np.bool_] | None:
-    """Return the mask from whichever of the two was given; None if nothing is missing."""
-    if mask is not None and lengths is not None:
-        raise invalid_argument("lengths", "left out when a mask is given", lengths)
-    if lengths is not None:
-        lengths = np.asarray(lengths)
-        ok = lengths.shape == (n,) and lengths.dtype.kind in "iu"
-        if not ok or lengths.min() < 1 or lengths.max() > length:
-            raise invalid_argument("lengths", f"{n} whole numbers from 1 to {length}", lengths)
-        mask = np.arange(length) < lengths[:, None]
-    if mask is None:
-        return None
-    mask = np.asarray(mask)
-    if mask.shape != (n, length) or mask.dtype != np.bool_:
-        raise invalid_argument("mask", f"an array of bools of shape ({n}, {length})", mask)
-    if not mask.any(axis=1).all():
-        raise invalid_argument(
-            "mask", "True somewhere in every row", f"none in row {mask.any(1).argmin()}"
-        )
-    return None if mask.all() else mask

@@ -1,4 +1,14 @@
-"""What users' own tables, sequences and attention maps say about signal and noise."""
+"""What users' own data say about signal and noise: one function for each kind of data.
+
+============  =====================================================================
+``tables/``   `inspect_table`: the spectrum of an embedding table, its outliers
+``pooling/``  `advise_pooling`: which pooling of given sequences keeps their signal
+``heads/``    `inspect_heads`: attention maps beside heads that have learned nothing
+============  =====================================================================
+
+Each returns a report with numbers, notes and a verdict in words, which `attnlaw.plotting` draws.
+The readers of files are those of `attnlaw.data.readers`.
+"""
 
 from attnlaw.data.readers import (
     EmbeddingTable,

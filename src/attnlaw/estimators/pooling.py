@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._checks import choice, invalid_argument, real_array
+from attnlaw.data.masks import remaining_weights
 from attnlaw.data.sequences import as_sequences
 from attnlaw.weights import causal_weights
 
@@ -78,13 +79,7 @@ def position_weights(
         raise invalid_argument("weights", "different from zero", w.tolist())
     if mask is None:
         return w
-    kept = w * mask
-    left = np.abs(kept).sum(axis=1, keepdims=True)
-    if not left.all():
-        raise invalid_argument(
-            "mask", "such that weight remains", f"none in row {int(left.argmin())}"
-        )
-    return np.asarray(kept * (np.abs(w).sum() / left))
+    return remaining_weights(w, mask)
 
 
 def _named(name: str, length: int) -> NDArray[np.float64]:

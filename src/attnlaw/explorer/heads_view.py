@@ -140,7 +140,7 @@ def _table(found: HeadsFinding) -> Any:
         [
             h.name, h.verdict, shown(h.structure, 3), shown(h.distance, 3), str(h.n_outliers),
             shown(h.inverse_temperature, 3), shown(h.stable_rank, 3),
-            f"{h.place_share:.0%} {h.place}", f"{h.p_value:.0e}",
+            f"{h.positional_share:.0%} {h.positional_pattern}", f"{h.p_value:.0e}",
         ]
         for h in found.report.by_structure[:12]
     ]  # fmt: skip
@@ -152,7 +152,7 @@ def _table(found: HeadsFinding) -> Any:
         "outliers",
         "β",
         "stable rank",
-        "place",
+        "positional pattern",
         "p",
     ]
     table = dmc.Table(data={"head": head, "body": rows}, mt="sm")

@@ -1,6 +1,6 @@
 """Limiting spectra as objects, and the algebra of free probability on them."""
 
-from attnlaw.laws.binning import ks_distance
+from attnlaw.laws.binning import BinnedSpectrum, bin_spectrum, ks_distance, logarithmic_bins
 from attnlaw.laws.causal import CausalLaw
 from attnlaw.laws.causal_profile import CausalProfile
 from attnlaw.laws.causal_profile_law import CausalProfileLaw
@@ -15,6 +15,7 @@ from attnlaw.laws.separable import SeparableLaw
 
 __all__ = [
     "Atom",
+    "BinnedSpectrum",
     "CausalLaw",
     "CausalProfile",
     "CausalProfileLaw",
@@ -26,5 +27,7 @@ __all__ = [
     "Semicircle",
     "SeparableLaw",
     "VarianceProfile",
+    "bin_spectrum",
     "ks_distance",
+    "logarithmic_bins",
 ]

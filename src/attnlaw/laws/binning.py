@@ -1,12 +1,17 @@
-"""How far a sample is from a law."""
+"""A spectrum beside laws: how far it is from one, and both in bins for a picture."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlaw._checks import invalid_argument, real_array
+from attnlaw._checks import Floats, invalid_argument, real_array
 from attnlaw.laws.law import Law
 
-__all__ = ["ks_distance"]
+__all__ = ["BinnedSpectrum", "bin_spectrum", "ks_distance", "logarithmic_bins"]
+
+Cdf = Callable[[Floats], Floats]
 
 
 def ks_distance(sample: ArrayLike, law: Law) -> float:
@@ -47,3 +52,100 @@ def ks_distance(sample: ArrayLike, law: Law) -> float:
     F = law.cdf(values)
     after, before = np.abs(upto - F), np.abs(upto - counts / x.size - (F - jumps))
     return float(max(after.max(), before.max()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BinnedSpectrum:
+    """A histogram and laws at its resolution, as densities in x or in log x."""
+
+    bins: Floats  # (n + 1,): edges of the bins, increasing
+    heights: Floats  # (n,): share of all values in each bin, over its width
+    x: Floats  # (m,): points at which the laws are given
+    laws: dict[str, Floats] = field(default_factory=dict)  # (m,): mass of a bin around x, over it
+
+
+def logarithmic_bins(values: ArrayLike, n_bins: int | None = None) -> Floats:
+    """Return edges of bins that are even in the logarithm, from below the least positive value.
+
+    Parameters
+    ----------
+    values : array
+        Eigenvalues; those below 1e-9 of the largest are taken for 0 and left out.
+    n_bins : int, optional
+        By default an eighth of their number, at least 20 and at most 70.
+
+    Examples
+    --------
+    >>> logarithmic_bins([0.0, 1.0, 10.0], n_bins=2).round(3)
+    array([ 0.8  ,  3.162, 12.5  ])
+    """
+    x = real_array("values", values).ravel()
+    if not (x > 0).any():
+        raise invalid_argument("values", "positive, at least one of them", x)
+    x = x[x > 1e-9 * x.max()]
+    n = int(np.clip(x.size / 8, 20, 70)) if n_bins is None else n_bins
+    return np.geomspace(0.8 * x.min(), 1.25 * x.max(), n + 1)
+
+
+def bin_spectrum(
+    values: ArrayLike,
+    bins: Floats | None = None,
+    *,
+    laws: Mapping[str, Law | Cdf] | None = None,
+    logarithmic: bool = True,
+    n_points: int = 300,
+) -> BinnedSpectrum:
+    """Return the histogram of a spectrum, and laws as the masses of its bins.
+
+    Parameters
+    ----------
+    values : array
+        Eigenvalues. Those beyond the bins count as part of the whole, as they do in a law's mass.
+    bins : array, optional
+        Edges, even in x or in log x; by default `logarithmic_bins(values)`.
+    laws : dict, optional
+        Laws by name, or their cdfs: a function of x allows for any change of variable, such as
+        ``lambda s: law.cdf(s**2)`` for singular values.
+    logarithmic : bool
+        Densities in log x (the default), or in x.
+    n_points : int
+        At which the laws are given.
+
+    Returns
+    -------
+    BinnedSpectrum
+        With the law's F, F(x + w/2) − F(x − w/2) over the width w of a bin (in the logarithm,
+        F(x e^{w/2}) − F(x e^{−w/2})): atoms and poles of a density are shown as the histogram
+        shows them.
+
+    Examples
+    --------
+    >>> import attnlaw as al
+    >>> law = al.MarchenkoPastur(0.5)
+    >>> values = law.quantile((np.arange(1000) + 0.5) / 1000)
+    >>> binned = bin_spectrum(values, laws={"law": law})
+    >>> middle = np.sqrt(binned.bins[1:] * binned.bins[:-1])
+    >>> bool(np.abs(np.interp(middle, binned.x, binned.laws["law"]) - binned.heights).max() < 0.06)
+    True
+    """
+    values = real_array("values", values).ravel()
+    edges = logarithmic_bins(values) if bins is None else real_array("bins", bins, ndim=1)
+    if len(edges) < 2 or not (np.diff(edges) > 0).all() or (logarithmic and edges[0] <= 0):
+        kind = "positive and increasing" if logarithmic else "increasing"
+        raise invalid_argument("bins", f"at least two numbers, {kind}", edges)
+    scale, back = (np.log, np.exp) if logarithmic else (np.asarray, np.asarray)
+    counts, _ = np.histogram(values, edges)
+    ends = scale(edges)
+    place = np.linspace(ends[0], ends[-1], n_points)
+    half = (ends[-1] - ends[0]) / (len(ends) - 1) / 2
+    low, high = np.asarray(back(place - half)), np.asarray(back(place + half))
+    masses: dict[str, Floats] = {}
+    for name, law in (laws or {}).items():
+        cdf = law.cdf if isinstance(law, Law) else law
+        masses[name] = (cdf(high) - cdf(low)) / (2 * half)
+    return BinnedSpectrum(
+        bins=edges,
+        heights=counts / values.size / np.diff(ends),
+        x=np.asarray(back(place)),
+        laws=masses,
+    )

@@ -6,6 +6,7 @@ from attnlaw.models.classes import PooledClasses
 from attnlaw.models.mixtures import SequenceMixture
 from attnlaw.models.multi_head import MultiHeadPooling
 from attnlaw.models.sequences import PooledSequences
+from attnlaw.models.vocabulary import Vocabulary, effective_vocabulary
 
 __all__ = [
     "MultiHeadPooling",
@@ -14,4 +15,6 @@ __all__ = [
     "SelfAttention",
     "SequenceMixture",
     "Sizes",
+    "Vocabulary",
+    "effective_vocabulary",
 ]

@@ -17,6 +17,7 @@ from attnlaw.models.base import (
     set_field,
     whole_sizes,
 )
+from attnlaw.models.vocabulary import Vocabulary
 
 __all__ = ["PooledSequences", "Sampling"]
 
@@ -50,6 +51,9 @@ class PooledSequences(Gains):
     centred : bool
         Subtract the sample mean. Without it, tokens from a table show a second outlier along
         the table's mean.
+    vocabulary : Vocabulary, optional
+        How often each token occurs and how much it counts: x_i = Σ_l w_l g_v e_v. By default all
+        tokens are alike. Its number of tokens V and δ = d/V fix the dimension.
 
     Examples
     --------
@@ -69,6 +73,7 @@ class PooledSequences(Gains):
     weights: NDArray[np.float64]  # w
     sampling: Sampling = "token"
     centred: bool = True
+    vocabulary: Vocabulary | None = None  # p, g, c
 
     def __post_init__(self) -> None:
         numbers = ("vocab_ratio", "sample_ratio", "signal_norm")
@@ -79,6 +84,8 @@ class PooledSequences(Gains):
         choice("sampling", self.sampling, ("token", "gaussian"))
         if not isinstance(self.centred, bool | np.bool_):
             raise invalid_argument("centred", "True or False", self.centred)
+        if not isinstance(self.vocabulary, Vocabulary | None):
+            raise invalid_argument("vocabulary", "a Vocabulary or None", self.vocabulary)
 
     @property
     def length(self) -> int:
@@ -91,9 +98,25 @@ class PooledSequences(Gains):
         parts = (self.vocab_ratio, self.sample_ratio, self.signal_norm)
         return np.broadcast_shapes(*map(np.shape, parts))
 
+    @property
+    def tokens_differ(self) -> bool:
+        """Whether there is a vocabulary in which some tokens are more frequent or important."""
+        return self.vocabulary is not None and not self.vocabulary.is_uniform
+
     def sizes(self, dimension: int) -> Sizes:
-        """Whole numbers closest to the ratios at this dimension (an even vocabulary)."""
-        return whole_sizes(self, dimension, multiple=2)
+        """Whole numbers closest to the ratios at this dimension (an even vocabulary).
+
+        A model with a `Vocabulary` has the tokens of that, and only one dimension: d = δV.
+        """
+        sizes = whole_sizes(self, dimension, multiple=2)
+        if self.vocabulary is None:
+            return sizes
+        V = self.vocabulary.n_tokens
+        d = max(2, round(float(np.asarray(self.vocab_ratio)) * V))
+        if sizes.dimension != d:
+            words = f"{d}, vocab_ratio times the {V} tokens of the vocabulary"
+            raise invalid_argument("dimension", words, dimension)
+        return Sizes(d, V, sizes.n_samples)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PooledSequences):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["draw_head", "draw_heads"]
 
 _MARKS = {"random-like": "r", "collapsed": "c", "saturated": "s"}
-_TESTS = ("distance", "structure", "top value", "place", "scores", "twins")
+_TESTS = ("distance", "structure", "top value", "positional pattern", "scores", "row correlation")
 
 
 def draw_heads(report: HeadsReport) -> "Figure":
@@ -96,10 +96,10 @@ def _draw_map(axes: "Axes", scale: "Axes", finding: HeadFinding, attention: Floa
     axes.figure.colorbar(image, cax=scale, ticks=[-2, -1, 0, 1, 2])
     scale.set_yticklabels(["1/100", "1/10", "1", "10", "100"])
     axes.set_title("attention over uniform")
-    if finding.favourite_share > 0.2:  # a single column is too thin to see
-        place = (finding.favourite, -0.5)
-        axes.plot(*place, "v", color=style.OUTLIER, clip_on=False, zorder=5)
-        axes.set_title(f"attention, {finding.favourite_share:.0%} to token {finding.favourite}")
+    if finding.most_attended_share > 0.2:  # a single column is too thin to see
+        token, share = finding.most_attended, finding.most_attended_share
+        axes.plot(token, -0.5, "v", color=style.OUTLIER, clip_on=False, zorder=5)
+        axes.set_title(f"attention, {share:.0%} to token {token}")
     axes.set_xlabel("attended token")
     axes.set_ylabel("token")
     axes.grid(visible=False)

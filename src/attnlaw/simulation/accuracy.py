@@ -9,6 +9,7 @@ from scipy.linalg import solve
 
 from attnlaw._checks import Floats, Random, choice, count, invalid_argument, real
 from attnlaw.models import PooledSequences
+from attnlaw.models.vocabulary import tokens_alike
 from attnlaw.results import Accuracy
 from attnlaw.simulation._matrix_free.plan import check_memory, reference_memory
 from attnlaw.simulation.pooled import (
@@ -110,6 +111,7 @@ def simulate_accuracy(
     >>> al.simulate_accuracy(model, 50, rng=0, ridge=0.1).accuracy.round(2)
     array([1.])
     """
+    tokens_alike(model, "an accuracy")
     choice("classifier", classifier, CLASSIFIERS)
     if ridge is None and classifier == "ridge":
         raise invalid_argument("ridge", "given for classifier='ridge'", ridge)

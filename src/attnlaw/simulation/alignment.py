@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 
 from attnlaw._checks import Floats, Random, count, invalid_argument, real, real_array
 from attnlaw.models import PooledSequences
+from attnlaw.models.vocabulary import tokens_alike
 from attnlaw.results import Alignment
 from attnlaw.simulation._matrix_free.gram import compiled_kernels
 from attnlaw.simulation._matrix_free.krylov import KrylovRun, find_spikes
@@ -93,6 +94,7 @@ def simulate_alignment(
     >>> bool((best > mean).all())
     True
     """
+    tokens_alike(model, "an alignment of several weights")
     several = model.weights[None] if weights is None else _checked_weights(model, weights)
     d = model.sizes(dimension).dimension
     if tolerance is not None:

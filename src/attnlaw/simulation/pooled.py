@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from attnlaw._checks import Floats, Random, random_generator
-from attnlaw.models import PooledSequences
+from attnlaw.models import PooledSequences, Vocabulary
 from attnlaw.simulation.signs import sample_signs
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "PooledSample",
     "class_means",
     "pool",
+    "sample_frequent_tokens",
     "sample_pooled",
     "sample_table",
     "sample_tokens",
@@ -122,9 +123,9 @@ class PooledSample:
     """One draw of a model at a finite size: X = noise + ‖μ‖ gains e₁ᵀ."""
 
     signs: NDArray[np.int8]  # s (N, L)
-    gains: Floats  # t = w·s (N,)
+    gains: Floats  # t = w·s (N,); with a vocabulary Σ_l w_l g_v c_v
     noise: Floats  # X₀ (N, d): the pooled noise of the tokens
-    table: Floats  # Z (V, d): the noise of the table; (0, d) when the vocabulary is infinite
+    table: Floats  # Z (V, d): noise of the table (times importance); (0, d) for infinitely many
     tokens: NDArray[np.int32]  # (N, L); (0, 0) when the noise is not drawn token by token
 
     def pooled(self, signal_norm: float) -> Floats:
@@ -156,6 +157,9 @@ def sample_pooled(model: PooledSequences, dimension: int, rng: Random = None) ->
         gaussian    X₀ = √κ g Z / √V
         V = ∞       X₀ = √κ g        (every token is fresh; both readings agree)
 
+    With a vocabulary the rows of Z carry the tokens' importance, Z_v = g_v z_v, the gains are
+    t_i = Σ_l w_l g_v c_v, and the idealised noise is √κ g diag(√p) Z.
+
     Examples
     --------
     >>> import attnlaw as al
@@ -165,6 +169,8 @@ def sample_pooled(model: PooledSequences, dimension: int, rng: Random = None) ->
     >>> sample_pooled(model, 10, rng=0).pooled(1.0).shape
     (40, 10)
     """
+    if model.vocabulary is not None and model.tokens_differ:
+        return _sample_vocabulary(model, model.vocabulary, dimension, rng)
     rng = random_generator(rng)
     d, V, N = model.sizes(dimension)
     w, kappa = model.weights, model.noise_gain
@@ -179,3 +185,45 @@ def sample_pooled(model: PooledSequences, dimension: int, rng: Random = None) ->
         tokens = sample_tokens(signs, V, rng)
         noise = pool(Z, tokens, w)
     return PooledSample(signs=signs, gains=signs @ w, noise=noise, table=Z, tokens=tokens)
+
+
+def sample_frequent_tokens(
+    signs: NDArray[np.int8], vocabulary: Vocabulary, rng: Random = None
+) -> NDArray[np.int32]:
+    """Draw a token for every sign, by its frequency among the tokens of that class.
+
+    Examples
+    --------
+    >>> from attnlaw.models import Vocabulary
+    >>> two = Vocabulary(frequencies=[1.0, 1.0], classes=[1, -1])
+    >>> sample_frequent_tokens(np.array([[1, -1, 1]], dtype=np.int8), two, rng=0)
+    array([[0, 1, 0]], dtype=int32)
+    """
+    rng = random_generator(rng)
+    tokens = np.empty(signs.shape, dtype=np.int32)
+    for sign in (1, -1):
+        members = np.flatnonzero(vocabulary.signs == sign)
+        upper = np.cumsum(vocabulary.frequencies[members])
+        here = signs == sign
+        drawn = np.searchsorted(upper, upper[-1] * rng.random(int(here.sum())), side="right")
+        tokens[here] = members[drawn]
+    return tokens
+
+
+def _sample_vocabulary(
+    model: PooledSequences, vocabulary: Vocabulary, dimension: int, rng: Random
+) -> PooledSample:
+    """Draw from tokens that differ in frequency and importance; see `sample_pooled`."""
+    rng = random_generator(rng)
+    d, V, N = model.sizes(dimension)
+    p, g, w = vocabulary.frequencies, vocabulary.weights, model.weights
+    Z = g[:, None] * sample_table(V, d, rng)
+    signs = sample_signs(model.correlation, N, rng)
+    if model.sampling == "gaussian":
+        scale = np.sqrt(model.noise_gain * p)
+        noise = rng.standard_normal((N, V)) @ (scale[:, None] * Z)
+        gains, tokens = (p @ g) * (signs @ w), np.empty((0, 0), dtype=np.int32)
+    else:
+        tokens = sample_frequent_tokens(signs, vocabulary, rng)
+        noise, gains = pool(Z, tokens, w), pool(g * vocabulary.signs, tokens, w)
+    return PooledSample(signs=signs, gains=gains, noise=noise, table=Z, tokens=tokens)

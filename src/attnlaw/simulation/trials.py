@@ -21,6 +21,7 @@ from attnlaw.simulation.spectrum import (
     population_covariance,
     squared_overlap,
 )
+from attnlaw.simulation.vocabulary import vocabulary_trial
 from attnlaw.simulation.workers import Progress, run_trials
 
 __all__ = ["simulate", "simulate_spectrum", "simulate_trial", "trial_memory"]
@@ -154,6 +155,8 @@ def trial_memory(model: PooledSequences, dimension: int, method: str = "auto") -
 
 def simulate_trial(model: PooledSequences, dimension: int, rng: np.random.Generator) -> Spike:
     """Measure one draw of the model by forming every matrix; see `simulate` for the fields."""
+    if model.tokens_differ:
+        return vocabulary_trial(model, dimension, rng)
     sample = sample_pooled(model, dimension, rng)
     bulk = covariance(bulk_noise(model, sample), centred=model.centred)
     edge = float(leading_eigenpairs(bulk)[0][0])
@@ -171,6 +174,8 @@ METHODS: dict[str, Trial] = {
 
 def _chosen(method: str, model: PooledSequences, d: int) -> str:
     """Return the method that "auto" takes."""
+    if model.tokens_differ:
+        return "reference"
     if method != "auto":
         return method
     return "reference" if np.size(model.signal_norm) * d**2 < QUICK else "matrix-free"

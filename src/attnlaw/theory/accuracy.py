@@ -10,6 +10,7 @@ from scipy.special import binom, ndtr
 from attnlaw._checks import Floats, choice, invalid_argument, real, scalar_or_array
 from attnlaw.laws.outliers import TINY, white_edge_parameter, white_overlap
 from attnlaw.models import PooledSequences
+from attnlaw.models.vocabulary import tokens_alike
 from attnlaw.results import Accuracy
 from attnlaw.theory.spikes import spike_parameter
 
@@ -91,6 +92,7 @@ def predict_accuracy(
     >>> round(predict_accuracy(model, classifier="component").accuracy, 6)
     0.841345
     """
+    tokens_alike(model, "an accuracy")
     choice("classifier", classifier, CLASSIFIERS)
     if ridge is None and classifier == "ridge":
         raise invalid_argument("ridge", "given for classifier='ridge'", ridge)

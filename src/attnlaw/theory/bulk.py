@@ -13,6 +13,7 @@ from attnlaw._checks import Real, invalid_argument, real, scalar_or_array
 from attnlaw.laws import Discrete, Law, MarchenkoPastur
 from attnlaw.laws.outliers import white_edge_parameter, white_eigenvalue
 from attnlaw.models import PooledClasses, PooledSequences, SequenceMixture
+from attnlaw.models.vocabulary import tokens_alike
 from attnlaw.theory.validity import warn_if_far_from_limit
 
 __all__ = ["bulk_edge", "bulk_law", "edge_parameter"]
@@ -50,6 +51,7 @@ def bulk_law(model: PooledSequences | PooledClasses | SequenceMixture) -> Law:
     >>> bulk_law(model).edges.round(6)      # 27/4 κ
     array([0.      , 0.421875])
     """
+    tokens_alike(model, "a law")
     if np.ndim(model.vocab_ratio) or np.ndim(model.sample_ratio):
         raise invalid_argument(
             "vocab_ratio and sample_ratio",

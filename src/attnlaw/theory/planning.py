@@ -17,6 +17,7 @@ from attnlaw.laws.outliers import (
 )
 from attnlaw.models import PooledSequences
 from attnlaw.theory.spikes import ceiling, spike_parameter
+from attnlaw.theory.vocabulary import plan_vocabulary
 
 __all__ = ["Plan", "plan"]
 
@@ -34,7 +35,7 @@ class Plan:
     sample_ratio: Real  # γ = d/N, the largest that does; 0 when none does
     vocab_ratio: Real  # δ = d/V, the largest that does; 0 when none does
     signal_norm: Real  # ‖μ‖, the smallest that does; infinite when the weights keep no signal
-    ceiling: Real  # ‖μ‖²/(‖μ‖²+δ) for tokens: no number of samples and no weights lift it
+    ceiling: Real  # ‖μ‖²/(‖μ‖²+d/V_eff) for tokens: ζ of samples without number and noise
     sample_limit: Real  # ζ with infinitely many samples
     vocab_limit: Real  # ζ with an infinite vocabulary
 
@@ -54,10 +55,10 @@ class Plan:
                 "plan", "of a single model when its obstacles are asked for", self
             )
         wanted, found = f"a squared overlap of {self.squared_overlap:.4g}", []
-        if self.sample_ratio == 0 and self.ceiling <= self.squared_overlap:
+        if self.sample_ratio == 0 and self.sample_limit <= self.ceiling <= self.squared_overlap:
             found.append(
                 f"No number of samples gives {wanted}: with tokens from this table the "
-                f"ceiling is ‖μ‖²/(‖μ‖² + d/V) = {self.ceiling:.4g}."
+                f"ceiling is ‖μ‖²/(‖μ‖² + d/V_eff) = {self.ceiling:.4g}."
             )
         elif self.sample_ratio == 0:
             found.append(
@@ -102,6 +103,9 @@ def plan(model: PooledSequences, squared_overlap: ArrayLike = 0.8) -> Plan:
       as δ grows (the class means lend the signal strength), so all its roots are found and the
       largest δ up to which ζ ≥ q holds is taken.
 
+    With a `Vocabulary` ζ is inverted numerically; its relative frequencies V p stay as they are
+    while δ varies, and V_eff ≤ V is its `effective_size`.
+
     Examples
     --------
     Planned for, the overlap is what was wanted:
@@ -128,6 +132,10 @@ def plan(model: PooledSequences, squared_overlap: ArrayLike = 0.8) -> Plan:
     delta, gamma, norm, zeta = np.broadcast_arrays(
         model.vocab_ratio, model.sample_ratio, model.signal_norm, wanted
     )
+    if model.tokens_differ:
+        needs = plan_vocabulary(model, wanted)._asdict()
+        found = {name: scalar_or_array(values) for name, values in needs.items()}
+        return Plan(squared_overlap=scalar_or_array(zeta), **found)
     token, snr = model.sampling == "token", model.snr
     zero = np.zeros(shape)
     top = ceiling(norm, delta) if token else np.ones(shape)

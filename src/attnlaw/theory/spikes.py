@@ -23,6 +23,7 @@ from attnlaw.laws.outliers import (
 from attnlaw.models import PooledSequences
 from attnlaw.results import Spike
 from attnlaw.theory.validity import warn_if_far_from_limit
+from attnlaw.theory.vocabulary import predict_vocabulary
 
 __all__ = ["predict", "squared_overlap"]
 
@@ -72,6 +73,8 @@ def predict(model: PooledSequences) -> Spike:
     0.864449483497
     """
     warn_if_far_from_limit(model)
+    if model.tokens_differ:
+        return predict_vocabulary(model)
     delta, gamma, norm = (
         np.asarray(x) for x in (model.vocab_ratio, model.sample_ratio, model.signal_norm)
     )

@@ -7,6 +7,7 @@ import numpy as np
 from attnlaw._checks import Floats, Real, scalar_or_array
 from attnlaw.laws.outliers import white_edge_parameter
 from attnlaw.models import PooledSequences
+from attnlaw.theory.vocabulary import vocabulary_thresholds
 
 __all__ = ["Thresholds", "thresholds"]
 
@@ -54,6 +55,9 @@ def thresholds(model: PooledSequences) -> Thresholds:
     """
     delta, gamma = np.broadcast_arrays(model.vocab_ratio, model.sample_ratio)
 
+    if model.tokens_differ:
+        population, sample = map(scalar_or_array, vocabulary_thresholds(model))
+        return Thresholds(population_signal_norm=population, sample_signal_norm=sample)
     snr = model.snr
     mean_noise = delta if model.sampling == "token" else np.zeros_like(delta)
 

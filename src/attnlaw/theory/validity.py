@@ -6,11 +6,13 @@ column, and where one position carries all the weight the bulk feels it.
 
 import warnings
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from attnlaw._checks import Real, RegimeWarning, scalar_or_array
 from attnlaw.models import MultiHeadPooling, PooledClasses, PooledSequences, SequenceMixture
+from attnlaw.theory.noise_scales import noise_scales
 
 __all__ = ["Validity", "validity"]
 
@@ -63,7 +65,9 @@ def validity(model: Pooled) -> Validity:
         k₂ = δ+γ,  k₃ = δ²+3δγ+γ²,  k₄ = δ³+6δ²γ+6δγ²+γ³.
 
     In a mixture of kinds γ^{n−1} is multiplied by s_n = Σ q_g κ_g^n/κ̄^n, the free cumulants of
-    the sample's factor: k₂ = δ+γs₂, k₃ = δ²+3δγs₂+γ²s₃, k₄ = δ³+6δ²γs₂+δγ²(2s₂²+4s₃)+γ³s₄.
+    the sample's factor, and with a `Vocabulary` δ^{n−1} by the mean of r^n (r = V p g² scaled to
+    mean one). With a_n and b_n these products, k₂ = a₂+b₂, k₃ = a₃+3a₂b₂+b₃,
+    k₄ = a₄+4a₃b₂+2a₂²b₂+4a₂b₃+2a₂b₂²+b₄; the excess is then δγ²/L_eff² times the mean of (r g²)².
 
     With L_eff = 1 a token's share of the data is Poisson, not free Poisson: frequent tokens then
     push single eigenvalues beyond the edge.
@@ -81,27 +85,52 @@ def validity(model: Pooled) -> Validity:
     """
     delta, gamma = np.asarray(model.vocab_ratio), np.asarray(model.sample_ratio)
     length = model.effective_length
-    s2, s3, s4 = _spread(model)
-    k2 = delta + gamma * s2
-    k3 = delta**2 + 3 * delta * gamma * s2 + gamma**2 * s3
-    k4 = (
-        delta**3
-        + 6 * delta**2 * gamma * s2
-        + delta * gamma**2 * (2 * s2**2 + 4 * s3)
-        + gamma**3 * s4
-    )
+    tokens, sequences = _token_spread(model), _sequence_spread(model)
+    a2, a3, a4 = (delta**k * s for k, s in enumerate(tokens.moments, 1))
+    b2, b3, b4 = (gamma**k * s for k, s in enumerate(sequences, 1))
+    k2 = a2 + b2
+    k3 = a3 + 3 * a2 * b2 + b3
+    k4 = a4 + 4 * a3 * b2 + 2 * a2**2 * b2 + 4 * a2 * b3 + 2 * a2 * b2**2 + b4
     m4 = 1 + 6 * k2 + 2 * k2**2 + 4 * k3 + k4
-    excess = delta * gamma**2 / length**2 if model.sampling == "token" else np.zeros_like(k2)
+    excess = tokens.crossing * delta * gamma**2 / length**2
+    if model.sampling != "token":
+        excess = np.zeros_like(k2)
     return Validity(effective_length=length, fourth_moment_deviation=scalar_or_array(excess / m4))
 
 
-def _spread(model: Pooled) -> tuple[float, float, float]:
-    """Return s_n = Σ q_g κ_g^n/κ̄^n for n = 2, 3, 4: 1 unless sequences differ in noise."""
-    if not isinstance(model, SequenceMixture):
+class _TokenSpread(NamedTuple):
+    moments: tuple[float, float, float]  # mean of r^n over tokens, r of mean one, n = 2, 3, 4
+    crossing: float  # mean of (r g²)² over tokens, r and g² of mean one
+
+
+def _token_spread(model: Pooled) -> _TokenSpread:
+    """Return how much tokens differ in the pooled noise: r = V p g²."""
+    words = model.vocabulary if isinstance(model, PooledSequences) else None
+    if words is None:
+        return _TokenSpread((1.0, 1.0, 1.0), 1.0)
+    square = words.weights**2 / float(words.frequencies @ words.weights**2)
+    r = words.n_tokens * words.frequencies * square
+    two, three, four = (float(np.mean(r**n)) for n in (2, 3, 4))
+    return _TokenSpread((two, three, four), float(np.mean((r * square) ** 2)))
+
+
+def _sequence_spread(model: Pooled) -> tuple[float, float, float]:
+    """Return the moments n = 2, 3, 4 of the noise of sequences, which is one on average."""
+    if isinstance(model, SequenceMixture):
+        ratios, shares = model.noise_gains / model.noise_gain, model.kind_shares
+    elif isinstance(model, PooledSequences) and model.vocabulary is not None:
+        words = model.vocabulary
+        scales = noise_scales(model.weights, words.frequencies, words.weights)
+        ratios, shares = scales.atoms, scales.masses
+    else:
         return 1.0, 1.0, 1.0
-    ratios = model.noise_gains / model.noise_gain
-    two, three, four = (float(model.kind_shares @ ratios**n) for n in (2, 3, 4))
+    two, three, four = (float(shares @ ratios**n) for n in (2, 3, 4))
     return two, three, four
+
+
+def _and_tokens(model: Pooled) -> str:
+    alike = not isinstance(model, PooledSequences) or model.vocabulary is None
+    return "" if alike else " and favour some tokens"
 
 
 def warn_if_far_from_limit(model: Pooled, stacklevel: int = 3) -> None:
@@ -110,9 +139,9 @@ def warn_if_far_from_limit(model: Pooled, stacklevel: int = 3) -> None:
     deviation = float(np.max(note.fourth_moment_deviation, initial=0.0))
     if deviation > TOLERATED_DEVIATION:
         warnings.warn(
-            f"the weights use only {note.effective_length:.3g} positions: the bulk's fourth "
-            f"moment exceeds the limit law's by {deviation:.2%}, and frequent tokens can push "
-            "eigenvalues beyond the edge.",
+            f"the weights use only {note.effective_length:.3g} positions{_and_tokens(model)}: the "
+            f"bulk's fourth moment exceeds the limit law's by {deviation:.2%}, and single tokens "
+            "can push eigenvalues beyond the edge.",
             RegimeWarning,
             stacklevel=stacklevel,
         )

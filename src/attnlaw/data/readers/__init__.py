@@ -1,4 +1,8 @@
-"""Arrays, embedding tables and tokenizers from users' files, safely."""
+"""Files of users, described before they are read and never executed.
+
+``entries`` describes one array of a file, ``array_files`` (.npy, .npz, .safetensors) and
+``gguf_files`` find them, ``tables``, ``sequences`` and ``vocabularies`` say what they mean.
+"""
 
 from attnlaw.data.readers.entries import Entry
 from attnlaw.data.readers.sequences import SequenceData, read_sequences

@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlaw.data.readers.array_files import npy_entries, npz_entries, safetensors_entries
 from attnlaw.data.readers.entries import Array, Entry, bad_file, check_finite, choose_entry
 from attnlaw.data.readers.gguf_files import gguf_entries
-from attnlaw.data.readers.numpy_files import npy_entries, npz_entries
-from attnlaw.data.readers.safetensors_files import safetensors_entries
 from attnlaw.data.readers.vocabularies import gguf_tokens, json_file, vocabulary_tokens
 
 __all__ = ["EmbeddingTable", "list_arrays", "read_array", "read_table"]

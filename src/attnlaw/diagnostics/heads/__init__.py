@@ -1,4 +1,9 @@
-"""The head lab: attention maps beside heads whose queries and keys are random."""
+"""Attention heads: maps of a trained model beside heads with random queries and keys.
+
+``maps`` holds and checks attention maps, ``reading`` and ``models`` get them from files and from
+local models, ``measures`` says what one map shows by itself, ``nulls`` what random heads of the
+same size show, ``inspection`` compares the two (`inspect_heads`), ``findings`` are the results.
+"""
 
 from attnlaw.diagnostics.heads.findings import VERDICTS, HeadFinding, HeadsReport
 from attnlaw.diagnostics.heads.inspection import inspect_heads

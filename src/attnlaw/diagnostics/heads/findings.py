@@ -42,10 +42,10 @@ class HeadFinding:
     distance_to_uniform: float  # mean total variation of a row
     distance_to_one_hot: float  # 1 − mean largest weight of a row
     row_variation: float  # mean total variation between a row and the row common to all
-    place: str  # one of PLACES, where the head looks most beyond chance
-    place_share: float  # of its attention
-    favourite: int  # token that gets most attention
-    favourite_share: float
+    positional_pattern: str  # one of POSITIONAL_PATTERNS, where the head looks most beyond chance
+    positional_share: float  # of its attention
+    most_attended: int  # token that gets most attention
+    most_attended_share: float
     zero_share: float  # of the entries that the mask allows
     statistics: Statistics  # what the six tests look at
     limits: Statistics  # what random heads exceed with chance level/6
@@ -127,7 +127,7 @@ def head_sentence(finding: HeadFinding, tokens: tuple[str, ...] | None) -> str:
         alike = f"All tokens attend alike, to within {f.row_variation:.1%}"
         if f.distance_to_uniform < 0.1:
             return f"{alike}: evenly to everything."
-        return f"{alike}; {f.favourite_share:.0%} goes to {_word(f.favourite, tokens)}."
+        return f"{alike}; {f.most_attended_share:.0%} goes to {_word(f.most_attended, tokens)}."
     peaked = f"{1 - f.distance_to_one_hot:.0%} of a token's attention goes to a single token"
     if f.verdict == "saturated":
         return f"{peaked}; which one is as in random heads (p = {f.p_value:.2g})."
@@ -149,14 +149,14 @@ def head_sentence(finding: HeadFinding, tokens: tuple[str, ...] | None) -> str:
             else "one singular value lies"
         )
         reasons.append(f"{many} beyond the edge of random heads")
-    if f.place_share > 0.1 or f.statistics.place > f.limits.place:
-        reasons.append(f"{f.place_share:.0%} of attention goes to the {f.place}")
-    elif f.favourite_share > 0.25:
-        reasons.append(f"{f.favourite_share:.0%} goes to {_word(f.favourite, tokens)}")
+    if f.positional_share > 0.1 or f.statistics.positional_pattern > f.limits.positional_pattern:
+        reasons.append(f"{f.positional_share:.0%} of attention goes to the {f.positional_pattern}")
+    elif f.most_attended_share > 0.25:
+        reasons.append(f"{f.most_attended_share:.0%} goes to {_word(f.most_attended, tokens)}")
     if f.distance_to_one_hot < 0.1:
         reasons.append(peaked)
-    if f.statistics.twins > f.limits.twins:
-        r = 1 - np.exp(-f.statistics.twins)
+    if f.statistics.max_row_correlation > f.limits.max_row_correlation:
+        r = 1 - np.exp(-f.statistics.max_row_correlation)
         reasons.append(f"two tokens attend alike, correlation {r:.3f}")
     if not reasons:
         name = "scores" if f.statistics.scores > f.limits.scores else "structure"

@@ -16,10 +16,10 @@ from attnlaw.diagnostics.heads.findings import (
 )
 from attnlaw.diagnostics.heads.maps import AttentionMaps, attention_maps
 from attnlaw.diagnostics.heads.measures import (
-    PLACES,
+    POSITIONAL_PATTERNS,
     common_row,
     mean_distance,
-    place_shares,
+    positional_shares,
     score_rank,
     score_spread,
 )
@@ -95,7 +95,7 @@ def inspect_heads(
     >>> report = inspect_heads(A / A.sum(axis=-1, keepdims=True))
     >>> [head.verdict for head in report.heads], report.head_dimension
     (['random-like', 'structured'], 16)
-    >>> report[0, 1].place
+    >>> report[0, 1].positional_pattern
     'previous token'
     """
     maps = attention if isinstance(attention, AttentionMaps) else attention_maps(attention)
@@ -191,8 +191,8 @@ def _inspect(
     scores = score_spread(A, causal=causal)
     measured = Measured.of(A, causal=causal)
     beta, spectrum = measured.inverse_temperature, measured.spectrum
-    shares, ratios = place_shares(A, causal=causal)
-    place = int(ratios.argmax())
+    shares, ratios = positional_shares(A, causal=causal)
+    pattern = int(ratios.argmax())
     row = common_row(A, causal=causal)
     variation = mean_distance(A, row, causal=causal)
     peak = float(A.max(axis=1).mean())
@@ -233,10 +233,10 @@ def _inspect(
         distance_to_uniform=mean_distance(A, np.full(n, 1 / n), causal=causal),
         distance_to_one_hot=1 - peak,
         row_variation=variation,
-        place=PLACES[place],
-        place_share=float(shares[place]),
-        favourite=int(columns.argmax()),
-        favourite_share=float(columns.max()),
+        positional_pattern=POSITIONAL_PATTERNS[pattern],
+        positional_share=float(shares[pattern]),
+        most_attended=int(columns.argmax()),
+        most_attended_share=float(columns.max()),
         zero_share=scores.zero_share,
         statistics=seen,
         limits=limits,

@@ -1,4 +1,4 @@
-"""What one attention map shows by itself: temperature, width, distances, spectrum, places."""
+"""What one attention map shows by itself: temperature, width, distances, spectrum, patterns."""
 
 from typing import NamedTuple
 
@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 from attnlaw._checks import Floats
 
 __all__ = [
-    "PLACES",
+    "POSITIONAL_PATTERNS",
     "Rank",
     "Scores",
     "centred_spectrum",
     "common_row",
     "mean_distance",
-    "place_shares",
+    "positional_shares",
     "score_rank",
     "score_spread",
     "score_statistics",
@@ -23,7 +23,7 @@ __all__ = [
 
 Counts = NDArray[np.int_]
 
-PLACES = ("same token", "previous token", "next token", "first token", "last token")
+POSITIONAL_PATTERNS = ("same token", "previous token", "next token", "first token", "last token")
 """Where a head may look whatever the tokens are."""
 
 _GAP = 10.0  # ratio of singular values that sets rounding off from scores
@@ -158,7 +158,9 @@ class ScoreStatistics(NamedTuple):
     """What scores show that the softmax blurs; neither depends on the temperature."""
 
     singular_values: Floats  # of the scores, rows of equal weight, mean square 1, ascending
-    twins: float  # −log(1 − r), r the largest correlation of two rows over what both may see
+    max_row_correlation: (
+        float  # −log(1 − r), r the largest correlation of two rows over what both may see
+    )
 
 
 def score_statistics(attention: Floats, *, causal: bool) -> ScoreStatistics | None:
@@ -167,14 +169,14 @@ def score_statistics(attention: Floats, *, causal: bool) -> ScoreStatistics | No
     Notes
     -----
     Scores are log A, centred by rows, and divided by the square root of the number of tokens that
-    a row may attend to. Rows with few such tokens (below a quarter of them) are no twins.
+    a row may attend to. Rows with few such tokens (below a quarter of them) are left out of it.
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
     >>> A = rng.dirichlet(np.ones(30), size=30)
     >>> A[7] = A[3]
-    >>> score_statistics(A, causal=False).twins > 20
+    >>> score_statistics(A, causal=False).max_row_correlation > 20
     True
     """
     n = len(attention)
@@ -234,12 +236,12 @@ def mean_distance(attention: Floats, row: Floats, *, causal: bool) -> float:
     return float(0.5 * np.abs(attention - np.tril(row / Z[:, None])).sum(axis=1).mean())
 
 
-def place_shares(attention: Floats, *, causal: bool) -> tuple[Floats, Floats]:
-    """Share of attention at each of `PLACES`, and the same over what uniform attention gives.
+def positional_shares(attention: Floats, *, causal: bool) -> tuple[Floats, Floats]:
+    """Share of attention at each positional pattern, and the same over uniform attention's.
 
     Examples
     --------
-    >>> shares, ratios = place_shares(np.eye(10), causal=False)
+    >>> shares, ratios = positional_shares(np.eye(10), causal=False)
     >>> shares.round(3), ratios.round(3)
     (array([1. , 0. , 0. , 0.1, 0.1]), array([10.,  0.,  0.,  1.,  1.]))
     """

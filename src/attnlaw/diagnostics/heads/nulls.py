@@ -17,7 +17,7 @@ from attnlaw._checks import Floats, RegimeWarning
 from attnlaw.diagnostics.heads.measures import (
     ScoreStatistics,
     centred_spectrum,
-    place_shares,
+    positional_shares,
     score_spread,
     score_statistics,
 )
@@ -42,9 +42,9 @@ class Statistics(NamedTuple):
     distance: float  # sup |F_seen − F| over singular values
     structure: float  # Σ(σ − σ')²/Σ(σ² + σ'²), σ seen and σ' predicted, both in order
     top: float  # largest squared singular value over the largest predicted
-    place: float  # most attention at one of PLACES, over what uniform attention has there
+    positional_pattern: float  # largest share at a pattern, over uniform attention's
     scores: float  # as structure, for the singular values of the scores
-    twins: float  # −log(1 − r), r the largest correlation of two rows of scores
+    max_row_correlation: float  # −log(1 − r), r the largest correlation of two rows of scores
 
 
 class Measured(NamedTuple):
@@ -52,7 +52,7 @@ class Measured(NamedTuple):
 
     spectrum: Floats  # squared singular values of the centred map, ascending
     inverse_temperature: float  # β, estimated
-    place: float
+    positional_pattern: float
     scores: ScoreStatistics | None
 
     @staticmethod
@@ -61,7 +61,7 @@ class Measured(NamedTuple):
         return Measured(
             centred_spectrum(attention, causal=causal),
             min(score_spread(attention, causal=causal).inverse_temperature, _HIGHEST),
-            float(place_shares(attention, causal=causal)[1].max()),
+            float(positional_shares(attention, causal=causal)[1].max()),
             score_statistics(attention, causal=causal),
         )
 
@@ -133,7 +133,7 @@ class RandomHeads:
             distance=float(max(np.abs(steps[1:] - F).max(), np.abs(steps[:-1] - F).max())),
             structure=_difference(seen, law),
             top=float(head.spectrum[-1]) / max(float(law[-1]) ** 2, 1e-300),
-            place=head.place,
+            positional_pattern=head.positional_pattern,
             **_compare_scores(self, head.scores),
         )
 
@@ -244,9 +244,9 @@ def _draws_at(heads: RandomHeads, k: int) -> tuple[Measured, ...]:
     for _ in range(_n_draws(heads.n_tokens)):
         A = _random_head(heads, beta, rng)
         spread = score_spread(A, causal=heads.causal).inverse_temperature
-        place = float(place_shares(A, causal=heads.causal)[1].max())
+        pattern = float(positional_shares(A, causal=heads.causal)[1].max())
         spectrum = centred_spectrum(A, causal=heads.causal)
-        measured.append(Measured(spectrum, min(spread, _HIGHEST), place, None))
+        measured.append(Measured(spectrum, min(spread, _HIGHEST), pattern, None))
     return tuple(measured)
 
 
@@ -263,7 +263,7 @@ def _scores_of(heads: RandomHeads) -> tuple[Floats, Floats, Floats]:
     others = [law + (law - draw.singular_values) / (len(seen) - 1) for draw in seen]
     logs = np.log(
         [
-            [_difference(draw.singular_values, other), draw.twins]
+            [_difference(draw.singular_values, other), draw.max_row_correlation]
             for draw, other in zip(seen, others, strict=True)
         ]
     )
@@ -272,8 +272,11 @@ def _scores_of(heads: RandomHeads) -> tuple[Floats, Floats, Floats]:
 
 def _compare_scores(heads: RandomHeads, seen: ScoreStatistics | None) -> dict[str, float]:
     if seen is None:
-        return {"scores": 0.0, "twins": 0.0}
-    return {"scores": _difference(seen.singular_values, _scores_of(heads)[0]), "twins": seen.twins}
+        return {"scores": 0.0, "max_row_correlation": 0.0}
+    return {
+        "scores": _difference(seen.singular_values, _scores_of(heads)[0]),
+        "max_row_correlation": seen.max_row_correlation,
+    }
 
 
 @lru_cache(maxsize=1024)

@@ -1,6 +1,7 @@
 """The noise behind a spectrum: population variances and row lengths, estimated from a table."""
 
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -59,43 +60,70 @@ def population_spectrum(
     delta = float(real("ratio", ratio, above=0))
     if seen.size == 0 or seen[-1] <= 0 or seen[0] < -1e-8 * seen[-1]:
         raise invalid_argument("eigenvalues", "at least 0 and not all 0", seen)
-    d, scale = len(seen), float(seen.mean())
+    d = len(seen)
     positive = seen > 1e-12 * seen[-1]
     groups = rank_groups(np.flatnonzero(positive))
-    x = np.array([seen[group].mean() for group in groups])
     masses = np.array([len(group) / d for group in groups])
-    p = np.array([group.mean() + 0.5 for group in groups]) / d
     if delta >= 1:  # fewer rows than columns: what is 0 in the sample is merely unseen
         masses /= masses.sum()
-    weights = np.append(masses, max(0.0, 1 - masses.sum()))  # of τ and of constant columns
+    quantiles = _Quantiles(
+        values=np.array([seen[group].mean() for group in groups]),
+        levels=np.array([group.mean() + 0.5 for group in groups]) / d,
+        masses=masses,
+    )
+    tau = _matched_variances(
+        quantiles, delta, rows, mean=float(seen.mean()), chance=1.5 / d, n_steps=n_iterations
+    )
+    if delta >= 1:
+        levels = np.cumsum(masses) - masses / 2
+        return np.asarray(np.interp((np.arange(d) + 0.5) / d, levels, tau))
+    ranks = [group.mean() for group in groups]
+    shift = np.interp(np.arange(d), ranks, tau / quantiles.values)
+    return np.asarray(np.sort(np.where(positive, seen * shift, 0.0)))
 
-    tau, speed, widest = x * (scale / (masses @ x)), 1.0, 2 * np.sqrt(delta)
-    law = SeparableLaw(np.append(tau, 0.0), column_weights=weights, ratio=delta, rows=rows)
+
+class _Quantiles(NamedTuple):
+    """Positive eigenvalues of the sample, in groups of neighbouring ranks."""
+
+    values: Floats  # λ, mean of each group
+    levels: Floats  # p = (i−½)/d at which they are quantiles
+    masses: Floats  # share of the eigenvalues in each group
+
+
+def _matched_variances(
+    seen: _Quantiles, ratio: float, rows: ArrayLike, *, mean: float, chance: float, n_steps: int
+) -> Floats:
+    """Return the variance τ of each group whose law has the quantiles seen.
+
+    A step that makes the fit worse is taken back, and the next ones are half as long.
+    """
+    x, p, masses = seen
+    widest = 2 * np.sqrt(ratio)
     # Where the law reaches further than the sample, its outer quantiles lie beyond x.
     beyond = np.linspace(0.02, 1, 12) * 2 * widest
     knots = np.concatenate([x[0] * np.exp(-beyond[::-1]), x, x[-1] * np.exp(beyond)])
     inside = slice(len(beyond), -len(beyond))
+
+    tau = x * (mean / (masses @ x))
+    weights = np.append(masses, max(0.0, 1 - masses.sum()))  # of τ and of constant columns
+    law = SeparableLaw(np.append(tau, 0.0), column_weights=weights, ratio=ratio, rows=rows)
     F = law.cdf(knots)
-    worst = float(np.abs(F[inside] - p).max())
-    for _ in range(n_iterations):
-        if worst < 1.5 / d or speed < 0.1:
+    misfit, speed = float(np.abs(F[inside] - p).max()), 1.0
+    for _ in range(n_steps):
+        if misfit < chance or speed < 0.1:
             break
-        quantiles = np.exp(np.interp(p, np.maximum.accumulate(F), np.log(knots)))
-        step = np.clip(np.log(x / quantiles), -widest, widest)  # quantiles jump across gaps
+        predicted = np.exp(np.interp(p, np.maximum.accumulate(F), np.log(knots)))
+        step = np.clip(np.log(x / predicted), -widest, widest)  # quantiles jump across gaps
         trial = np.sort(tau * np.exp(speed * step))
-        trial *= scale / (masses @ trial)
+        trial *= mean / (masses @ trial)
         law_trial = law.with_columns(np.append(trial, 0.0))
         F_trial = law_trial.cdf(knots)
-        worst_trial = float(np.abs(F_trial[inside] - p).max())
-        if worst_trial < worst:
-            tau, law, F, worst = trial, law_trial, F_trial, worst_trial
+        misfit_trial = float(np.abs(F_trial[inside] - p).max())
+        if misfit_trial < misfit:
+            tau, law, F, misfit = trial, law_trial, F_trial, misfit_trial
         else:
             speed /= 2
-    if delta >= 1:
-        levels = np.cumsum(masses) - masses / 2
-        return np.asarray(np.interp((np.arange(d) + 0.5) / d, levels, tau))
-    shift = np.interp(np.arange(d), [group.mean() for group in groups], tau / x)
-    return np.asarray(np.sort(np.where(positive, seen * shift, 0.0)))
+    return np.asarray(tau)
 
 
 def rank_groups(

@@ -1,4 +1,4 @@
-"""The check that can fail: predict the spectrum of a few rows from all the others."""
+"""The held-out check: predict the spectrum of a few rows from all the others."""
 
 from dataclasses import dataclass
 

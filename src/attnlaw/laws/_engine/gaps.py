@@ -87,44 +87,65 @@ class Gaps(NamedTuple):
         return np.array(limits), np.array(is_atom)
 
 
+class Cuts(NamedTuple):
+    """Points inside gaps, several in one gap if need be."""
+
+    row: Rows  # the gap
+    logit: Floats
+    u: Floats  # the parameter
+
+
 def split(gaps: Gaps, field: str, levels: Sequence[float]) -> Gaps:
-    """Cut the gaps where a field of their points, monotone on each, crosses some levels.
+    """Cut the gaps where a field of their points crosses some levels.
 
-    A gap through infinity may be cut on both sides of it.
+    The field is monotone on a gap; on one through infinity it is so on either side of infinity.
     """
-    wraps, (first, last) = gaps.wraps, gaps.ends
-    both = np.flatnonzero(wraps)
-    rows = np.append(np.arange(len(wraps)), both)
-    start = np.append(first, np.full(both.size, 1e-9))
-    stop = np.append(np.where(wraps, -1e-9, last), last[both])
-    side = np.repeat(np.arange(len(rows)), len(levels))
-    level = np.tile(np.asarray(levels, dtype=float), len(rows))
+    return _pieces(gaps, _crossings(gaps, field, levels))
 
-    def excess(logit: Floats, which: Rows) -> Floats:
-        return squeeze(getattr(gaps.at(logit, rows[side[which]]), field) - level[which])
 
-    before, after = (getattr(gaps.at(logit, rows), field)[side] for logit in (start, stop))
+def _crossings(gaps: Gaps, field: str, levels: Sequence[float]) -> Cuts:
+    """Return where the field has one of the levels."""
+    row, start, stop = _stretches(gaps)
+    before, after = (getattr(gaps.at(logit, row), field) for logit in (start, stop))
     with np.errstate(invalid="ignore"):
-        cut = np.flatnonzero((before < level) != (after < level))
-    side, level = side[cut], level[cut]
-    root = find_roots(excess, start[side], stop[side])
-    order = np.lexsort((root, rows[side]))
-    row, root = rows[side][order], root[order]
-    u = polished(gaps.curve, gaps.place(root, row), gaps.branch[row], field, level[order])
-    # Pieces: from the low end to the first cut of a gap, and from each cut to the next.
-    ahead = np.append(row[1:] == row[:-1], False)
-    is_first = np.append(True, row[1:] != row[:-1])[: len(row)]
-    to, to_root = gaps.high.copy(), np.full(len(wraps), np.inf)
-    to[row[is_first]], to_root[row[is_first]] = u[is_first], root[is_first]
-    low = np.append(gaps.low, u)
-    high = np.append(to, np.where(ahead, np.roll(u, -1), gaps.high[row]))
-    start = np.append(np.full(len(wraps), -np.inf), root)
-    stop = np.append(to_root, np.where(ahead, np.roll(root, -1), np.inf))
-    parent = np.append(np.arange(len(wraps)), row)
+        crossed = (before[:, None] < levels) != (after[:, None] < levels)  # stretches × levels
+    stretch, which = np.nonzero(crossed)
+    row, level = row[stretch], np.asarray(levels, dtype=float)[which]
+
+    def excess(logit: Floats, rows: Rows) -> Floats:
+        return squeeze(getattr(gaps.at(logit, row[rows]), field) - level[rows])
+
+    logit = find_roots(excess, start[stretch], stop[stretch])
+    return Cuts(
+        row, logit, polished(gaps.curve, gaps.place(logit, row), gaps.branch[row], field, level)
+    )
+
+
+def _stretches(gaps: Gaps) -> tuple[Rows, Floats, Floats]:
+    """Return stretches of gaps that do not contain infinity: gap, first and last logit."""
+    wraps, (first, last) = gaps.wraps, gaps.ends
+    beyond = np.flatnonzero(wraps)  # from −∞ on
+    row = np.append(np.arange(len(wraps)), beyond)
+    start = np.append(first, np.full(beyond.size, 1e-9))
+    stop = np.append(np.where(wraps, -1e-9, last), last[beyond])
+    return row, start, stop
+
+
+def _pieces(gaps: Gaps, cuts: Cuts) -> Gaps:
+    """Return what is left of the gaps between one cut, or end, and the next."""
+    every, inf = np.arange(len(gaps.low)), np.full(len(gaps.low), np.inf)
+    row = np.concatenate([every, cuts.row, every])
+    logit = np.concatenate([-inf, cuts.logit, inf])
+    u = np.concatenate([gaps.low, cuts.u, gaps.high])
+    order = np.lexsort((logit, row))
+    start, stop = order[:-1], order[1:]
+    same = row[start] == row[stop]
+    start, stop = start[same], stop[same]
     # Two cuts at the same place leave nothing, or by rounding less, between them.
-    proper = (low >= high) == (wraps[parent] & (start < 0) & (stop > 0))
-    low, high, parent = low[proper], high[proper], parent[proper]
-    return gaps._replace(low=low, high=high, branch=gaps.branch[parent])
+    has_infinity = gaps.wraps[row[start]] & (logit[start] < 0) & (logit[stop] > 0)
+    proper = (u[start] >= u[stop]) == has_infinity
+    start, stop = start[proper], stop[proper]
+    return gaps._replace(low=u[start], high=u[stop], branch=gaps.branch[row[start]])
 
 
 def polished(curve: Curve, u: Floats, branch: Rows, field: str, level: Floats | float) -> Floats:
@@ -148,6 +169,32 @@ def where_increasing(slope: Slope, gaps: Gaps, *, is_concave: bool) -> Gaps:
     A slope that is concave as a function of z lets most gaps that close be recognised from a
     first scan alone.
     """
+    peak, middle = _peaks(slope, gaps, is_concave=is_concave)
+    rows = np.flatnonzero(peak > 0)
+    low, high = gaps.low[rows], gaps.high[rows]
+    for limit, ends in ((low, gaps.ends[0, rows]), (high, gaps.ends[1, rows])):
+        closing, u = _closing_points(slope, gaps, rows, middle[rows], ends)
+        limit[closing] = u
+    return gaps._replace(low=low, high=high, branch=gaps.branch[rows])
+
+
+def _closing_points(
+    slope: Slope, gaps: Gaps, rows: Rows, middle: Floats, ends: Floats
+) -> tuple[Rows, Floats]:
+    """Return which gaps end before their end, because the slope turns negative, and where."""
+    closing = np.flatnonzero(squeeze(slope(ends, rows)[0]) < 0)  # otherwise it ends at an atom
+    at, ends = rows[closing], ends[closing]
+    root = find_roots(lambda x, i: squeeze(slope(x, at[i])[0]), middle[closing], ends)
+    inside = np.abs(root) < np.abs(ends) - 2  # nearer to the end than that is at it
+    return closing[inside], gaps.place(root, at)[inside]
+
+
+def _peaks(slope: Slope, gaps: Gaps, *, is_concave: bool) -> tuple[Floats, Floats]:
+    """Return for each gap a logit where the slope is positive, or its peak if it is nowhere.
+
+    First the squeezed slope there, then the logit. Where a scan finds none, but cannot exclude
+    it, the peak is climbed.
+    """
     every = np.arange(len(gaps.low))
     peak, middle, left, right, bound = _scan(slope, gaps.ends, every, _SCAN)
     if is_concave:
@@ -161,18 +208,7 @@ def where_increasing(slope: Slope, gaps: Gaps, *, is_concave: bool) -> Gaps:
     middle[rows], peak[rows] = climb(
         lambda x, i: squeeze(slope(x, rows[i])[0]), left[rows], right[rows]
     )
-    rows = np.flatnonzero(peak > 0)
-    both = np.tile(rows, 2)
-    ends = gaps.ends[:, rows].ravel()
-    limit = np.concatenate([gaps.low[rows], gaps.high[rows]])
-    closing = np.flatnonzero(squeeze(slope(ends, both)[0]) < 0)  # otherwise an atom
-    root = find_roots(
-        lambda x, i: squeeze(slope(x, both[closing[i]])[0]), middle[both[closing]], ends[closing]
-    )
-    inside = np.abs(root) < np.abs(ends[closing]) - 2  # nearer to the end than that is at it
-    limit[closing[inside]] = gaps.place(root, both[closing])[inside]
-    low, high = np.split(limit, 2)
-    return gaps._replace(low=low, high=high, branch=gaps.branch[rows])
+    return peak, middle
 
 
 def _scan(slope: Slope, ends: Floats, rows: Rows, scan: Floats) -> tuple[Floats, ...]:

@@ -110,20 +110,67 @@ def _after(found: Gaps, stage: Stage, before: Expression) -> Gaps:
 
 
 def _of_pair(kind: str, left: Gaps, right: Gaps) -> Gaps:
-    """Return the gaps of a sum or product of two laws, on the parameter of the left one."""
-    field = "g" if kind == "sum" else "y"  # what the two laws have in common
-    unit = right.scale if kind == "sum" else 1.0  # makes it dimensionless
-    n = len(right.low)
-    ranges = [getattr(right.at(end, np.arange(n)), field) for end in right.ends]
-    pieces = []  # the left gaps, cut where the field leaves the range of each right gap
-    for ends in zip(*ranges, strict=True):
+    """Return the gaps of a convolution of two laws, on the parameter of the left one.
+
+    In a gap of A ⊞ B both laws are in a gap of theirs and G_A = G_B (in one of A ⊠ B, y_A = y_B).
+    So the left gaps are cut into pieces on which that field stays in the range that it has on one
+    right gap; on such a piece the pair has a curve, and a gap is where its z increases.
+    """
+    whole = _pieces_with_partners(kind, left, right)
+
+    def slope(logit: Floats, rows: Rows) -> tuple[Floats, Floats]:
+        point = whole.at(logit, rows)
+        return np.asarray(point.dz - _ROUNDING), np.asarray(point.z)
+
+    return where_increasing(slope, whole, is_concave=False)
+
+
+def _pieces_with_partners(kind: str, left: Gaps, right: Gaps) -> Gaps:
+    """Return the left gaps, cut where the common field leaves the range of each right gap."""
+    field, unit = _common_field(kind, right)
+    rows = np.arange(len(right.low))
+    first, last = (getattr(right.at(end, rows), field) for end in right.ends)
+    pieces = []
+    for ends in zip(first, last, strict=True):
         levels = [end for end in ends if 1e-9 < abs(end) * unit < 1e9]
         pieces.append(split(left, field, levels) if levels else left)
-    partners = np.repeat(np.arange(n), [len(piece.low) for piece in pieces])
-    low, high, inner = (np.concatenate([piece[k] for piece in pieces]) for k in range(3))
+    low, high, branch = (np.concatenate([piece[k] for piece in pieces]) for k in range(3))
+    partner = np.repeat(rows, [len(piece.low) for piece in pieces])
+    curve = _PairCurve(kind, left, right, branch, partner)
+    return Gaps(low, high, np.arange(len(low)), curve, left.scale, BLUNT)
 
-    def partner(wanted: Floats, rows: Rows) -> Point:
+
+def _common_field(kind: str, right: Gaps) -> tuple[str, float]:
+    """Return the field that two laws have in common, and the unit that makes it dimensionless."""
+    return ("g", right.scale) if kind == "sum" else ("y", 1.0)
+
+
+class _PairCurve:
+    """The real curve of a pair of laws, over the parameter of the left one.
+
+    Its branch k joins the branch `branch[k]` of the left law with the gap `partner[k]` of the
+    right one.
+    """
+
+    def __init__(self, kind: str, left: Gaps, right: Gaps, branch: Rows, partner: Rows) -> None:
+        self.kind, self.left, self.right = kind, left, right
+        self.branch, self.partner = branch, partner
+        self.field, self.unit = _common_field(kind, right)
+
+    def __call__(self, u: Floats, branch: Rows) -> Point:
+        """Return the point of the pair, written for the law that is farther out."""
+        with np.errstate(all="ignore"):
+            a = self.left.curve(u, self.branch[branch])
+            b = self._right_point(getattr(a, self.field), self.partner[branch])
+            rate = getattr(a, f"d{self.field}") / getattr(b, f"d{self.field}")
+            b = b._replace(dz=b.dz * rate, dg=b.dg * rate, dy=b.dy * rate)
+            near, far = join(self.kind, a, b)[0], join(self.kind, b, a)[0]
+            swap = np.abs(a.z) * self.right.scale > np.abs(b.z) * self.left.scale
+            return Point(*(np.where(swap, f, m) for f, m in zip(far, near, strict=True)))
+
+    def _right_point(self, wanted: Floats, rows: Rows) -> Point:
         """Return the point of the right law, in these gaps, where the field is as wanted."""
+        right, field, unit = self.right, self.field, self.unit
 
         def excess(logit: Floats, which: Rows) -> Floats:
             here = getattr(right.at(logit, rows[which]), field)
@@ -137,21 +184,3 @@ def _of_pair(kind: str, left: Gaps, right: Gaps) -> Gaps:
         logit[kept] = find_roots(lambda x, i: excess(x, kept[i]), first[kept], last[kept])
         w, branch = right.place(logit, rows), right.branch[rows]
         return right.curve(polished(right.curve, w, branch, field, wanted), branch)
-
-    def curve(u: Floats, branch: Rows) -> Point:
-        with np.errstate(all="ignore"):
-            a = left.curve(u, inner[branch])
-            b = partner(getattr(a, field), partners[branch])
-            rate = getattr(a, f"d{field}") / getattr(b, f"d{field}")
-            b = b._replace(dz=b.dz * rate, dg=b.dg * rate, dy=b.dy * rate)
-            near, far = join(kind, a, b)[0], join(kind, b, a)[0]
-            swap = np.abs(a.z) * right.scale > np.abs(b.z) * left.scale
-            return Point(*(np.where(swap, f, m) for f, m in zip(far, near, strict=True)))
-
-    whole = Gaps(low, high, np.arange(len(low)), curve, left.scale, BLUNT)
-
-    def slope(logit: Floats, rows: Rows) -> tuple[Floats, Floats]:
-        point = whole.at(logit, rows)
-        return np.asarray(point.dz - _ROUNDING), np.asarray(point.z)
-
-    return where_increasing(slope, whole, is_concave=False)

@@ -6,6 +6,7 @@ import numpy as np
 
 from attnlaw._checks import Floats
 from attnlaw.models import PooledSequences
+from attnlaw.models.vocabulary import tokens_alike
 from attnlaw.results import Spike
 from attnlaw.simulation._matrix_free.krylov import ProductRun, find_spikes
 from attnlaw.simulation.pooled import class_means, sample_pooled, split_classes
@@ -30,6 +31,7 @@ def rank_two_trial(model: PooledSequences, dimension: int, rng: np.random.Genera
     (docs/theory/simulation.md, "One draw for all signal norms"). None is formed: block Lanczos
     multiplies by F, and the secular equation gives all norms from one Krylov space.
     """
+    tokens_alike(model, "a rank-two trial")
     sample = sample_pooled(model, dimension, rng)
     norms = sweep_norms(model)
     spikes, extra = None, np.empty((0, dimension))

@@ -8,6 +8,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from attnlaw._checks import Floats
 from attnlaw.models import PooledSequences
+from attnlaw.models.vocabulary import tokens_alike
 from attnlaw.results import Spike
 from attnlaw.simulation._matrix_free.gram import compiled_kernels
 from attnlaw.simulation._matrix_free.krylov import KrylovRun, ProductRun, find_spikes
@@ -55,6 +56,7 @@ def matrix_free_trial(
     population together, from one and the same table. The joint law of all fields is that of
     the reference; only the random numbers differ.
     """
+    tokens_alike(model, "a matrix-free trial")
     norms, V = sweep_norms(model), model.sizes(dimension).n_vocab
     weights = model.weights[None]
     noise: Noise

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from attnlaw._checks import count, invalid_argument
 from attnlaw._machine import require_memory
-from attnlaw.data.covariance.arrays import converted
+from attnlaw.data.masks import converted
 
 __all__ = ["CovarianceAccumulator", "PooledCovariance", "precision"]
 

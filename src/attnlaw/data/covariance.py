@@ -15,11 +15,15 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from attnlaw._checks import count, invalid_argument
-from attnlaw.data.covariance.accumulator import CovarianceAccumulator, PooledCovariance, precision
-from attnlaw.data.covariance.arrays import array, is_by_position
-from attnlaw.data.covariance.pooling import Pooling
+from attnlaw.data.accumulator import CovarianceAccumulator, PooledCovariance, precision
+from attnlaw.data.masks import Pooling, array, is_by_position
 
-__all__ = ["pooled_covariance", "token_covariance"]
+__all__ = [
+    "CovarianceAccumulator",
+    "PooledCovariance",
+    "pooled_covariance",
+    "token_covariance",
+]
 
 BLOCK_BYTES = 2**25  # of float64 numbers held at a time: small enough to stay near the cache
 TABLE_BYTES = 2**28  # a table up to this size is converted once, a larger one row by row
@@ -50,7 +54,7 @@ def pooled_covariance(
         True where there is a token. The weights that remain in a sequence are rescaled to the
         same Σ|w|, so that the mean of the positions becomes the mean of the tokens.
     lengths : array of int of shape (n_samples,), optional
-        The same for sequences padded at the end: the number of their tokens.
+        The same for sequences padded at the end: the number of their tokens, at least 1.
     centred : bool
         Subtract the mean; otherwise the second moment (1/N) Σ x xᵀ is given.
     block_size : int, optional

@@ -1,0 +1,231 @@
+r"""Users' arrays, masks and lengths, and the weights that they leave: one rule for each.
+
+- Every sequence has at least one token. A sequence of length 0, a row of the mask without True
+  and a row of negative tokens have no pooled vector, and are rejected by their row.
+- A mask is an array of bools, True where there is a token; lengths are whole numbers from 1 to L
+  for sequences padded at the end. One of them may be given, not both.
+- Weights of positions that hold no token are dropped and the others rescaled to the same Σ|w|,
+  so that the mean of the positions becomes the mean of the tokens.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw._checks import invalid_argument, real_array
+
+__all__ = [
+    "Pooling",
+    "array",
+    "check_every_row_has_a_token",
+    "converted",
+    "is_by_position",
+    "presence",
+    "remaining_weights",
+]
+
+KINDS = {"fiu": "made of real numbers", "iu": "made of whole numbers", "b": "made of bools"}
+
+
+def array(argument: str, value: Any, ndim: tuple[int, ...], kinds: str) -> Any:
+    """Return `value` as it is if it is an array (a memory map, a Dask array), checked."""
+    found = converted(argument, value)
+    if found.dtype.kind not in kinds:
+        raise invalid_argument(argument, KINDS[kinds], found.dtype.name)
+    if found.ndim not in ndim or 0 in found.shape:
+        axes = " or ".join(map(str, ndim))
+        raise invalid_argument(argument, f"an array with {axes} axes, none of them empty", found)
+    return found
+
+
+def converted(argument: str, value: Any) -> Any:
+    """Return `value` as it is if it is an array of NumPy's kind, else as an array in memory."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise invalid_argument(argument, "an array without a mask of its own", value)
+    if hasattr(getattr(value, "dtype", None), "kind"):
+        return getattr(value, "data", value) if hasattr(value, "dims") else value  # of xarray
+    try:
+        return np.asarray(value)
+    except (ValueError, TypeError):
+        what = "an array (pad sequences of unequal length and give their lengths)"
+        raise invalid_argument(argument, what, f"a {type(value).__name__} that is none") from None
+
+
+def is_by_position(embeddings: Any) -> bool:
+    """Return whether sequences vary fastest where the embeddings lie (Fortran order)."""
+    strides = np.abs(getattr(embeddings, "strides", (1,)))
+    return len(strides) == 3 and strides[0] < strides[1:].min()
+
+
+def presence(shape: tuple[int, int], mask: Any, lengths: Any) -> NDArray[np.bool_] | None:
+    """Return the mask from whichever of the two was given; None if no token is missing.
+
+    Examples
+    --------
+    >>> presence((2, 3), None, [3, 1])
+    array([[ True,  True,  True],
+           [ True, False, False]])
+    >>> presence((2, 3), None, [3, 0])
+    Traceback (most recent call last):
+    ValueError: lengths must be whole numbers from 1 to 3, got '0 in row 1'.
+    """
+    mask, lengths = _checked(shape, mask, lengths)
+    if lengths is not None:
+        mask = np.arange(shape[1]) < np.asarray(lengths)[:, None]
+    if mask is None:
+        return None
+    mask = np.asarray(mask)
+    check_every_row_has_a_token("mask", mask)
+    return None if mask.all() else mask
+
+
+def check_every_row_has_a_token(argument: str, present: NDArray[np.bool_], first: int = 0) -> None:
+    """Raise when some sequence has no token; `first` is the place of the first of the rows."""
+    has_token = present.any(axis=1)
+    if not has_token.all():
+        row = first + int(has_token.argmin())
+        raise invalid_argument(argument, "such that every row has a token", f"none in row {row}")
+
+
+def remaining_weights(
+    weights: NDArray[np.float64], present: NDArray[np.bool_], first: int = 0
+) -> NDArray[np.float64]:
+    """Return the weights w of positions that hold a token, rescaled to the same Σ|w|: (N, L).
+
+    Parameters
+    ----------
+    weights : array of shape (L,) or (N, L)
+        Of the positions.
+    present : array of bool of shape (N, L)
+        True where there is a token.
+    first : int
+        Place of the first row, for messages.
+
+    Examples
+    --------
+    >>> remaining_weights(np.array([0.5, 0.5]), np.array([[True, True], [False, True]]))
+    array([[0.5, 0.5],
+           [0. , 1. ]])
+    """
+    kept = weights * present
+    left = np.abs(kept).sum(axis=1, keepdims=True)
+    if not left.all():
+        check_every_row_has_a_token("mask", present, first)
+        row = first + int(left.argmin())
+        raise invalid_argument(
+            "weights", "different from zero at some token of every row", f"none in row {row}"
+        )
+    return np.asarray(kept * (np.abs(weights).sum(axis=-1, keepdims=True) / left))
+
+
+class Pooling:
+    """Weights of the positions of each sequence, after the mask has been taken into account.
+
+    Mask and weights may be memory maps; their rows are read and checked when they are needed.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, int],
+        weights: Any = None,
+        mask: Any = None,
+        lengths: Any = None,
+        first: int = 0,
+    ) -> None:
+        N, L = self.shape = shape
+        self.first = first  # place of the first of these sequences in the corpus, for messages
+        w = np.full(L, 1 / L) if weights is None else converted("weights", weights)
+        w = real_array("weights", w) if w.ndim == 1 else array("weights", w, (2,), "fiu")
+        if w.shape not in ((L,), (N, L)):
+            raise invalid_argument("weights", f"of shape ({L},) or ({N}, {L})", w)
+        self.weights = w
+        self.mask, self.lengths = _checked(shape, mask, lengths)
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether some positions hold no token, and so may hold anything."""
+        return self.mask is not None or self.lengths is not None
+
+    def part(self, rows: slice) -> tuple[Any, Any, Any]:
+        """Weights, mask and lengths of some of the sequences, as the constructor takes them."""
+        return (
+            self.weights if self.weights.ndim == 1 else self.weights[rows],
+            None if self.mask is None else self.mask[rows],
+            None if self.lengths is None else self.lengths[rows],
+        )
+
+    def rows(self, rows: slice) -> NDArray[np.float64]:
+        """Weights of some of the sequences, an array of shape (n, length)."""
+        n, L = rows.stop - rows.start, self.shape[1]
+        w = np.asarray(self.weights if self.weights.ndim == 1 else self.weights[rows], np.float64)
+        if self.mask is not None:
+            present = np.asarray(self.mask[rows])
+        elif self.lengths is not None:
+            present = np.arange(L) < np.asarray(self.lengths[rows])[:, None]
+        else:
+            return np.broadcast_to(w, (n, L))
+        return remaining_weights(w, present, self.first + rows.start)
+
+    def of_embeddings(self, block: NDArray[Any], rows: slice) -> NDArray[np.float64]:
+        """Pool a block of embeddings of shape (n, length, dimension)."""
+        w = self.rows(rows)
+        X = _weighted_sum(w, block)
+        if self.is_padded and not np.isfinite(X).all():  # padding may hold anything: 0 · NaN
+            X = _weighted_sum(w, block, skip_zeros=True)
+        return X
+
+    def of_tokens(
+        self, block: NDArray[Any], table: Any, rows: slice, dtype: np.dtype[Any]
+    ) -> NDArray[Any]:
+        """Pool a block of token ids of shape (n, length) through their table."""
+        from scipy.sparse import csr_array
+
+        w = self.rows(rows).astype(dtype)
+        V, (n, L) = len(table), block.shape
+        ids = np.where(w != 0, block, 0) if self.is_padded else block
+        if ids.min() < 0 or ids.max() >= V:
+            outside = int(ids.min() if ids.min() < 0 else ids.max())
+            raise invalid_argument("tokens", f"rows of the table, from 0 to {V - 1}", outside)
+        is_ready = isinstance(table, np.ndarray) and table.dtype == dtype
+        if not is_ready or not table.flags.c_contiguous:
+            used, ids = np.unique(ids, return_inverse=True)
+            table = np.asarray(table[used], dtype=dtype)
+        M = csr_array((w.ravel(), ids.ravel(), np.arange(0, n * L + 1, L)), (n, len(table)))
+        return np.asarray(M @ table)
+
+
+def _weighted_sum(
+    w: NDArray[np.float64], block: Any, *, skip_zeros: bool = False
+) -> NDArray[np.float64]:
+    """Pool a block of shape (n, length, dimension) as it lies in memory: Σ_l w_nl block_nl."""
+    if is_by_position(block):
+        X = np.zeros((block.shape[0], block.shape[2]), order="F")
+        for w_l, e_l in zip(w.T[..., None], np.moveaxis(block, 1, 0), strict=True):
+            X += w_l * (np.where(w_l, e_l, 0) if skip_zeros else e_l)
+        return X
+    if skip_zeros:
+        block = np.where(w[..., None], block, 0)
+    return np.asarray(np.einsum("nl,nld->nd", w, block))
+
+
+def _checked(shape: tuple[int, int], mask: Any, lengths: Any) -> tuple[Any, Any]:
+    """Return mask and lengths as arrays, of which one may be given; large ones are not read."""
+    N, L = shape
+    if mask is not None and lengths is not None:
+        raise invalid_argument("lengths", "left out when a mask is given", lengths)
+    if mask is not None:
+        mask = array("mask", mask, (2,), "b")
+        if mask.shape != (N, L):
+            raise invalid_argument("mask", f"of shape ({N}, {L})", mask)
+    if lengths is not None:
+        lengths = array("lengths", lengths, (1,), "iu")
+        if lengths.shape != (N,):
+            raise invalid_argument("lengths", f"of shape ({N},)", lengths)
+        wrong = np.asarray((lengths < 1) | (lengths > L))
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise invalid_argument(
+                "lengths", f"whole numbers from 1 to {L}", f"{int(lengths[row])} in row {row}"
+            )
+    return mask, lengths

@@ -1,0 +1,133 @@
+"""Zipf's law and token weights: theory against simulation, and the uniform formula beside it.
+
+The formulas are those of docs/theory/vocabulary.md, "The outlier". Settings were chosen so that
+the signal stays clear of the eigenvalues of frequent tokens (see TOLERATED_SHARE); others are in
+`test_frequent_tokens`.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import attnlaw as al
+
+FIELDS = (
+    "top_eigenvalue",
+    "squared_overlap",
+    "population_eigenvalue",
+    "population_overlap",
+    "sample_overlap",
+)
+PREFIX = al.prefix_correlation(20, prefix=5)
+V, D, N, TRIALS = 480, 120, 480, 60
+
+ZIPF = al.Vocabulary.zipf(V)
+COUNTS = np.random.default_rng(7).geometric(0.02, size=V)  # frequencies as counted in a text
+MEASURED = al.Vocabulary(frequencies=COUNTS)
+
+
+def model(vocabulary, signal_norm=1.5, weights="mean", n_samples=N, **options):
+    w = al.mean_weights(20) if weights == "mean" else al.causal_weights(20)
+    return al.PooledSequences(
+        vocab_ratio=D / V,
+        sample_ratio=D / n_samples,
+        signal_norm=signal_norm,
+        correlation=PREFIX,
+        weights=w,
+        vocabulary=vocabulary,
+        **options,
+    )
+
+
+MODELS = {
+    "Zipf, mean pooling": model(ZIPF, 2.5),
+    "Zipf, few samples": model(ZIPF, 3.0, n_samples=160),
+    "Zipf, smooth inverse frequency": model(ZIPF.with_importance("sif", a=1e-2)),
+    "Zipf, near the best a": model(ZIPF.with_importance("sif", a=1e-3)),
+    "Zipf, inverse document frequency": model(ZIPF.with_importance("idf")),
+    "Zipf, inverse frequency": model(ZIPF.with_importance("inverse")),
+    "measured frequencies": model(MEASURED, 1.5),
+    "measured frequencies, sif": model(MEASURED.with_importance("sif", a=1e-3)),
+    "causal weights": model(ZIPF, 2.0, weights="causal"),
+    "idealised": model(ZIPF.with_importance("sif", a=1e-3), sampling="gaussian"),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_only_the_formula_of_the_vocabulary_fits(name, z_score):
+    right = MODELS[name]
+    seen = al.simulate(right, D, TRIALS, rng=0)
+    fitting, other = al.predict(right), al.predict(replace(right, vocabulary=None))
+    for field in FIELDS:
+        assert abs(z_score(getattr(seen, field), getattr(fitting, field))) < 5, field
+    assert abs(z_score(seen.squared_overlap, other.squared_overlap)) > 5
+    assert abs(z_score(seen.top_eigenvalue, other.top_eigenvalue)) > 5
+    assert seen.is_detectable.mean() > 0.95
+
+
+def test_unequal_noise_of_sequences_must_not_be_left_out(z_score):
+    """With weights that favour rare tokens ξ varies by 0.5, and ζ falls from 0.79 to 0.73."""
+    from attnlaw.theory.noise_scales import NoiseScales
+    from attnlaw.theory.vocabulary import vocabulary_spikes
+
+    words = al.Vocabulary.zipf(480, exponent=1.2).with_importance("sif", a=3e-4)
+    right = model(words, 1.5, n_samples=160)
+    seen = al.simulate(right, D, 2 * TRIALS, rng=1).squared_overlap
+    assert abs(z_score(seen, al.predict(right).squared_overlap)) < 5
+    equal = replace(vocabulary_spikes(right), scales=NoiseScales(np.ones(1), np.ones(1)))
+    wrong = equal.spike(*(np.asarray(x) for x in (1.5, D / V, D / 160))).squared_overlap
+    assert z_score(seen, float(wrong)) < -5
+
+
+@pytest.mark.parametrize("importance", ["uniform", "idf"])
+def test_without_centring_the_mean_has_its_own_outlier(importance, z_score):
+    words = MEASURED.with_importance(importance)
+    right = model(words, 4.0, centred=False)
+    seen, predicted = al.simulate(right, D, TRIALS, rng=2), al.predict(right)
+    for field in ("squared_overlap", "top_eigenvalue", "mean_eigenvalue"):
+        assert abs(z_score(getattr(seen, field), getattr(predicted, field))) < 5, field
+    assert predicted.mean_eigenvalue > predicted.bulk_edge
+
+
+def test_bulk_ends_where_predicted():
+    right = model(MEASURED.with_importance("sif", a=1e-3))
+    seen = al.simulate(right, D, 20, rng=3).bulk_edge.mean()
+    assert abs(seen / al.predict(right).bulk_edge - 1) < 3 * D ** (-2 / 3)
+
+
+class TestFrequentTokens:
+    """One token has a tenth of the text: it has an eigenvalue of its own, above the signal's."""
+
+    words = al.Vocabulary(frequencies=np.append(0.1, np.full(V - 1, 0.9 / (V - 1))))
+
+    def test_signal_below_a_frequent_token_is_predicted(self, z_score):
+        right = model(self.words, 1.5)
+        predicted = al.predict(right)
+        seen = al.simulate(right, D, TRIALS, rng=0)
+        for field in FIELDS:
+            assert abs(z_score(getattr(seen, field), getattr(predicted, field))) < 5, field
+        assert predicted.top_eigenvalue < predicted.bulk_edge / 2
+
+    def test_classes_of_frequent_tokens_matter(self, z_score):
+        """Balanced classes, the frequent token split in two of opposite sign, do not fit."""
+        from attnlaw.theory.token_sums import token_sums
+        from attnlaw.theory.vocabulary import vocabulary_spikes
+
+        right = model(self.words, 3.0)
+        seen = al.simulate(right, D, 4 * TRIALS, rng=0).squared_overlap
+        with pytest.warns(al.RegimeWarning, match="one token"):
+            assert abs(z_score(seen, al.predict(right).squared_overlap)) < 5
+        balanced = token_sums(self.words.frequencies, self.words.weights, np.zeros(V))
+        spikes = replace(vocabulary_spikes(right), sums=balanced)
+        wrong = spikes.spike(*(np.asarray(x) for x in (3.0, D / V, D / N))).squared_overlap
+        assert abs(z_score(seen, float(wrong))) > 5
+
+    def test_token_beside_the_signal_is_told(self):
+        with pytest.warns(al.RegimeWarning, match="in the eigenvectors of frequent tokens"):
+            al.predict(model(self.words, 2.3))
+
+    def test_weights_remove_the_frequent_token(self, z_score):
+        right = model(self.words.with_importance("sif", a=1e-2))
+        seen = al.simulate(right, D, TRIALS, rng=0).squared_overlap
+        assert abs(z_score(seen, al.predict(right).squared_overlap)) < 5

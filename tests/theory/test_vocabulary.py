@@ -1,0 +1,210 @@
+"""Theory of vocabularies: identities, limits and bounds, no simulation."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+import attnlaw as al
+from attnlaw.theory.noise_scales import NoiseScales, noise_scales
+from attnlaw.theory.token_spikes import VocabularySpikes
+from attnlaw.theory.token_sums import BOUND, HEAVY, token_sums
+from attnlaw.theory.vocabulary import vocabulary_spikes
+
+PREFIX = al.prefix_correlation(20, prefix=5)
+EQUAL = NoiseScales(np.ones(1), np.ones(1))
+NORMS = np.linspace(0, 4, 21)
+
+
+def model(vocabulary=None, **changes):
+    settings = {
+        "vocab_ratio": 0.05,
+        "sample_ratio": 0.4,
+        "signal_norm": 1.5,
+        "correlation": PREFIX,
+        "weights": al.mean_weights(20),
+        "vocabulary": vocabulary,
+    }
+    return al.PooledSequences(**(settings | changes))
+
+
+@pytest.mark.parametrize("ratios", [(0.5, 0.4), (1.5, 0.5), (0.01, 2.0), (2.0, 0.01)])
+@pytest.mark.parametrize("weights", [al.mean_weights(20), al.optimal_weights(PREFIX)])
+def test_sums_over_equal_tokens_give_the_closed_form(ratios, weights):
+    uniform = model(vocab_ratio=ratios[0], sample_ratio=ratios[1], signal_norm=NORMS)
+    uniform = replace(uniform, weights=weights)
+    sums = token_sums(np.full(100, 0.01), np.ones(100), np.zeros(100))
+    spikes = VocabularySpikes(sums, EQUAL, uniform.snr)
+    delta, gamma = (np.asarray(x) for x in ratios)
+    found, expected = spikes.spike(NORMS, delta, gamma), al.predict(uniform)
+    assert_allclose(found.squared_overlap, expected.squared_overlap, atol=1e-11)
+    kappa = uniform.noise_gain
+    assert_allclose(kappa * found.eigenvalue, expected.top_eigenvalue, rtol=1e-11)
+    assert_allclose(kappa * found.edge, expected.bulk_edge, rtol=1e-11)
+    assert_allclose(found.is_detectable, expected.is_detectable)
+    population = spikes.spike(NORMS, delta, np.zeros(()))
+    assert_allclose(kappa * population.eigenvalue, expected.population_eigenvalue, rtol=1e-11)
+    assert_allclose(population.squared_overlap, expected.population_overlap, atol=1e-11)
+    limits = al.thresholds(uniform)
+    assert_allclose(spikes.threshold(delta, gamma), limits.sample_signal_norm, atol=1e-11)
+
+
+def test_uniform_vocabulary_changes_nothing():
+    alike, plain = model(al.Vocabulary.uniform(400), signal_norm=NORMS), model(signal_norm=NORMS)
+    for name, values in vars(al.predict(plain)).items():
+        assert_allclose(getattr(al.predict(alike), name), values, rtol=1e-11, atol=1e-15)
+    assert al.thresholds(alike) == al.thresholds(plain)
+    assert al.plan(replace(alike, signal_norm=1.5)) == al.plan(replace(plain, signal_norm=1.5))
+
+
+def test_scale_of_importance_changes_eigenvalues_only():
+    words = al.Vocabulary.zipf(400).with_importance("sif", a=1e-2)
+    once = al.predict(model(words))
+    twice = al.predict(model(words.with_importance(2 * words.weights)))
+    assert_allclose(twice.squared_overlap, once.squared_overlap, rtol=1e-11)
+    assert_allclose(twice.top_eigenvalue, 4 * once.top_eigenvalue, rtol=1e-11)
+
+
+def test_secular_determinant_and_eigenvector_give_the_same():
+    """The outlier by the 4×4 determinant det(I − ΘK), the overlap by its kernel vector."""
+    words = al.Vocabulary.zipf(300, offset=0.0).with_importance("sif", a=1e-2)
+    here = model(words, vocab_ratio=0.3, sample_ratio=0.0, signal_norm=2.0)
+    p, g, c = words.frequencies, words.weights, words.signs.astype(float)
+    found = vocabulary_spikes(here).spike(np.asarray(2.0), np.asarray(0.3), np.asarray(0.0))
+    s, d, q = float(found.s), 0.3 * 300, here.snr - 1
+    gbar, tilt = p @ g, p @ (g * c)
+    M1, M0 = np.array([gbar, 1, 0, 0]), np.array([tilt, 0, 0, 1])
+    cross = np.zeros((4, 4))
+    cross[0, 2] = cross[2, 0] = 1
+    theta = q * np.outer(M1, M1) - np.outer(M0, M0) + cross
+    theta[0, 0] += p @ g**2
+    directions = np.stack([np.sqrt(p) * c, np.sqrt(p) * g * c, np.sqrt(p)])
+
+    def K(s):
+        rows = d * p * g**2 / (s - d * p * g**2)
+        block = np.zeros((4, 4))
+        block[0, 0] = 2.0**2 / s
+        block[1:, 1:] = (directions * rows) @ directions.T
+        return block
+
+    def x(s):
+        return s + np.sum(p * g**2 / (1 - d * p * g**2 / s))
+
+    singular = np.linalg.svd(np.eye(4) - theta @ K(s))
+    assert singular.S[-1] < 1e-9 * singular.S[0]
+    kernel, h = singular.Vh[-1], 1e-5 * s
+    slope = (K(s + h) - K(s - h)) / (x(s + h) - x(s - h))
+    overlap = (K(s)[0] @ kernel) ** 2 / (2.0**2 * kernel @ -slope @ kernel)
+    assert_allclose(found.squared_overlap, overlap, rtol=1e-8)
+    assert_allclose(found.eigenvalue, x(s), rtol=1e-11)
+
+
+@settings(max_examples=25)
+@given(
+    exponent=st.floats(0.3, 1.5),
+    a=st.floats(1e-5, 1e-1),
+    gap=st.floats(1e-6, 10.0),
+    delta=st.floats(0.01, 3.0),
+)
+def test_nodes_keep_their_bound(exponent, a, gap, delta):
+    V = 3000
+    words = al.Vocabulary.zipf(V, exponent).with_importance("sif", a=a)
+    p, g = words.frequencies, words.weights
+    sums = token_sums(p, g, np.zeros(V))
+    r = V * p * g**2
+    assert sums.n_heavy == HEAVY
+    for s in (delta * sums.top * (1 + gap), -delta * sums.top * gap):
+        values, slopes = sums.at(np.asarray(s), np.asarray(delta))
+        for k, weight in enumerate((np.full(V, 1 / V), p, p * g, p * g**2)):
+            assert_allclose(values[k], np.sum(weight * r / (s - delta * r)), rtol=BOUND)
+            # of a derivative the bound is larger by its condition, q√8 at most
+            exact = -np.sum(weight * r / (s - delta * r) ** 2)
+            assert_allclose(slopes[k], exact, rtol=40 * BOUND)
+
+
+def test_many_tokens_agree_with_all_of_them():
+    words = al.Vocabulary.zipf(5000).with_importance("sif", a=1e-3)
+    here = model(words)
+    spikes = vocabulary_spikes(here)
+    p, g, c = words.frequencies, words.weights, words.signs
+    weights = np.stack([np.full(5000, 1 / 5000), p, p * g, p * g**2, p * c, p * g * c], axis=1)
+    rows = 5000 * p * g**2
+    order = np.argsort(-rows)
+    every = replace(
+        spikes.sums,
+        rows=rows[order],
+        masses=(rows[:, None] * weights)[order],
+        counts=np.ones(5000),
+        n_heavy=64,
+    )
+    arguments = [np.asarray(x) for x in (1.5, 0.05, 0.4)]
+    few, all_ = spikes.spike(*arguments), replace(spikes, sums=every).spike(*arguments)
+    assert_allclose(few.squared_overlap, all_.squared_overlap, rtol=1e-8)
+    assert_allclose(few.eigenvalue, all_.eigenvalue, rtol=1e-8)
+
+
+def test_noise_scales_have_the_moments_of_pooled_importance():
+    w, p, g = np.array([0.5, 0.3, 0.2]), np.array([0.1, 0.3, 0.6]), np.array([2.0, 1.0, 0.5])
+    scales = noise_scales(w, p, g)
+    grid = np.stack(np.meshgrid(*[np.arange(3)] * 3), axis=-1).reshape(-1, 3)
+    xi, chance = (w**2 * g[grid] ** 2).sum(axis=1), p[grid].prod(axis=1)
+    xi /= chance @ xi
+    for n in range(1, 6):
+        assert_allclose(scales.masses @ scales.atoms**n, chance @ xi**n, rtol=1e-8)
+
+
+@given(y=st.floats(1e-3, 1e3), gamma=st.floats(0.0, 10.0))
+def test_unequal_noise_solves_its_equation(y, gamma):
+    scales = NoiseScales(np.array([0.2, 1.0, 2.6]), np.array([0.3, 0.5, 0.2]))
+    scales = NoiseScales(scales.atoms / (scales.masses @ scales.atoms), scales.masses)
+    phi, slope = scales.factor(np.asarray(y), np.asarray(gamma))
+    sigma = phi / y
+    assert_allclose(scales.masses @ (scales.atoms / (sigma - gamma * scales.atoms)), y, rtol=1e-9)
+    assert phi >= (1 + gamma * y) * (1 - 1e-12)  # Jensen
+    h = 1e-6 * y
+    numeric = (scales.factor(np.asarray(y + h), np.asarray(gamma))[0] - phi) / h
+    assert_allclose(slope, numeric, rtol=1e-4, atol=1e-6)
+
+
+def test_thresholds_are_where_the_overlap_begins():
+    words = al.Vocabulary.zipf(4000).with_importance("sif", a=1e-3)
+    limit = al.thresholds(model(words)).sample_signal_norm
+    just_above, just_below = (
+        al.predict(model(words, signal_norm=limit * factor)) for factor in (1 + 1e-6, 1 - 1e-6)
+    )
+    assert 0 < just_above.squared_overlap < 1e-4
+    assert just_below.squared_overlap == 0
+    assert just_below.top_eigenvalue == just_below.bulk_edge
+
+
+@pytest.mark.parametrize("need", ["sample_ratio", "vocab_ratio", "signal_norm"])
+def test_what_was_planned_for_is_reached(need):
+    here = model(al.Vocabulary.zipf(1000).with_importance("sif", a=1e-3))
+    wanted = al.plan(here, squared_overlap=0.8)
+    reached = al.predict(replace(here, **{need: getattr(wanted, need)})).squared_overlap
+    assert_allclose(reached, 0.8, rtol=1e-9)
+
+
+def test_plan_says_what_the_tokens_allow():
+    here = model(al.Vocabulary.zipf(1000))
+    with_weights = model(al.Vocabulary.zipf(1000).with_importance("inverse"))
+    assert al.plan(here).ceiling < 0.85 < al.plan(with_weights).ceiling
+    assert al.plan(here, 0.99).obstacles
+
+
+def test_ratios_and_norms_broadcast():
+    words = al.Vocabulary.zipf(400).with_importance("sif", a=1e-2)
+    delta, gamma = np.array([[0.1], [0.4]]), np.array([0.2, 0.4, 2.0])
+    grid = al.predict(model(words, vocab_ratio=delta, sample_ratio=gamma))
+    one = al.predict(model(words, vocab_ratio=0.4, sample_ratio=0.2))
+    assert grid.squared_overlap.shape == (2, 3)
+    assert_allclose(grid.squared_overlap[1, 0], one.squared_overlap, rtol=1e-11)
+
+
+def test_questions_without_an_answer_are_refused():
+    here = model(al.Vocabulary.zipf(400))
+    with pytest.raises(TypeError, match="without a vocabulary"):
+        al.predict_accuracy(here, ridge=1.0)
