@@ -13,8 +13,15 @@ import argparse
 import numpy as np
 from scipy.linalg import eigvalsh_tridiagonal
 
-from attnlaw.estimators.edge_spacing import PREDICTION, SPACINGS, UNIT, spacing_p_value
-from attnlaw.estimators.edge_test import NARROWING, EdgeTest, Sizes
+from attnlaw.estimators.edge_test import (
+    NARROWING,
+    PREDICTION,
+    SPACINGS,
+    UNIT,
+    EdgeTest,
+    Sizes,
+    spacing_p_value,
+)
 from attnlaw.laws.tracy_widom import (
     TRACY_WIDOM_MEAN,
     TRACY_WIDOM_STD,

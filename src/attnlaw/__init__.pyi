@@ -27,10 +27,12 @@ from .estimators import (
     ComponentAnalysis,
     OutlierTest,
     PoolingWeights,
+    ReliableComponents,
     SignalComponents,
     learn_pooling_weights,
     outlier_test,
     pool_sequences,
+    reliable_components,
     signal_components,
 )
 from .laws import Discrete, MarchenkoPastur, Semicircle, ks_distance
@@ -124,6 +126,7 @@ __all__ = [
     "PooledSequences",
     "PoolingWeights",
     "RegimeWarning",
+    "ReliableComponents",
     "SelfAttention",
     "Semicircle",
     "SequenceMixture",
@@ -166,6 +169,7 @@ __all__ = [
     "predict_mixture",
     "predict_multi_head",
     "prefix_correlation",
+    "reliable_components",
     "signal_components",
     "simulate",
     "simulate_accuracy",

@@ -100,22 +100,35 @@ def test_what_is_said_of_a_signal_is_what_theory_says(signal_norm):
     assert test.noise_level == pytest.approx(0.1, rel=0.02)
 
 
-def test_auto_takes_the_simplest_noise_that_fits():
+def test_auto_takes_tokens_unless_the_tail_is_longer():
     rng = np.random.default_rng(0)
     white = rng.standard_normal((400, 150))
-    assert (
-        outlier_test(np.linalg.eigvalsh(white.T @ white / 400), n_samples=400).noise
-        == "independent"
-    )
+    test = outlier_test(np.linalg.eigvalsh(white.T @ white / 400), n_samples=400)
+    assert (test.noise, test.notes) == ("tokens", ())
+    assert test.vocab_ratio < 0.02  # white noise: V → ∞
     values, N, _ = spectrum(d=150, rng=0)
     assert outlier_test(values, n_samples=N).noise == "tokens"
     coloured = white * np.sqrt(np.repeat([1.0, 12.0], [120, 30]))
     values = np.linalg.eigvalsh(coloured.T @ coloured / 400)
-    assert outlier_test(values, n_samples=400).noise == "general"
+    general = outlier_test(values, n_samples=400)
+    assert general.noise == "long-tailed"
+    assert "token_frequencies" in general.notes[0]
+    assert outlier_test(values, n_samples=400, noise="long-tailed").notes == ()
     assert outlier_test(values, n_samples=400, n_tokens=500).noise == "tokens"
     known = outlier_test(values, n_samples=400, noise_spectrum=np.repeat([1.0, 12.0], [120, 30]))
     assert (known.noise, known.n_signals) == ("spectrum", 0)
     assert known.bulk_edge == pytest.approx(values.max(), rel=0.1)
+
+
+def test_a_strong_spike_does_not_widen_the_edge_that_is_estimated_with_it():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 30))
+    quiet = outlier_test(np.linalg.eigvalsh(X.T @ X / 300), n_samples=300)
+    X[:, 0] *= 6
+    X[:, 1] *= 5
+    spiked = outlier_test(np.linalg.eigvalsh(X.T @ X / 300), n_samples=300)
+    assert spiked.n_signals == 2
+    assert spiked.bulk_edge == pytest.approx(quiet.bulk_edge, rel=0.05)
 
 
 def test_outliers_of_an_unknown_noise_are_seen_even_close_together():

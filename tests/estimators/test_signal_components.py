@@ -10,10 +10,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import attnlaw as al
 from attnlaw.estimators import SignalComponents, signal_components
+from attnlaw.estimators.rows import copy_groups
 from attnlaw.simulation import sample_pooled
 
 
-@parametrize_with_checks([SignalComponents(), SignalComponents("tokens", centred=False)])
+@pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
+@parametrize_with_checks([SignalComponents(), SignalComponents("detected", centred=False)])
 def test_scikit_learn_accepts_the_estimator(estimator, check):
     check(estimator)
 
@@ -38,7 +40,7 @@ def kinds(found):
 
 def test_components_are_the_principal_axes_and_overlap_as_predicted():
     X, _ = pooled(1.5, d=300)
-    found = signal_components(X, n_tokens=600, snr=3.0)
+    found = signal_components(X, n_tokens=600, snr=3.0, scale_rows=False)
     assert found.test.n_signals == 1
     pca = PCA(1, svd_solver="full").fit(X)
     assert abs(found.components[0] @ pca.components_[0]) == pytest.approx(1, abs=1e-9)
@@ -52,14 +54,16 @@ def test_components_are_the_principal_axes_and_overlap_as_predicted():
 def test_fewer_rows_than_columns_single_precision_and_blocks_agree(monkeypatch):
     X, _ = pooled(2.0)
     whole = signal_components(X)
-    monkeypatch.setattr("attnlaw.estimators.spectrum.BLOCK_NUMBERS", 1000)
+    monkeypatch.setattr("attnlaw.estimators.rows.BLOCK_NUMBERS", 1000)
     blocked = signal_components(X)
     assert_allclose(blocked.test.eigenvalues, whole.test.eigenvalues, rtol=1e-10)
     single = signal_components(X.astype(np.float32))
     assert_allclose(single.test.eigenvalues, whole.test.eigenvalues, rtol=1e-4, atol=1e-6)
     few = X[:100]
     C = np.cov(few.T, bias=True)
-    found = signal_components(few, noise="tokens", n_tokens=300, min_components=2)
+    found = signal_components(
+        few, noise="tokens", n_tokens=300, min_components=2, scale_rows=False
+    )
     values, vectors = np.linalg.eigh(C)
     assert_allclose(found.test.eigenvalues[:99], values[::-1][:99], rtol=1e-8)
     assert_allclose(np.abs(found.components @ vectors[:, -2:]), [[0, 1], [1, 0]], atol=1e-8)
@@ -105,8 +109,8 @@ def test_copies_of_rows_are_named_and_do_not_count():
 
 def test_a_component_of_few_rows_is_named():
     X, _ = pooled(0.0, prefix=0)
-    X[:4] += 3 * np.random.default_rng(0).standard_normal(X.shape[1])
-    found = signal_components(X, n_tokens=300)
+    X[:6] += 0.8 * np.random.default_rng(0).standard_normal(X.shape[1])
+    found = signal_components(X, n_tokens=300, scale_rows=False)
     assert ("few rows", 0) in kinds(found)
 
 
@@ -134,29 +138,118 @@ def test_a_column_on_another_scale_is_named():
 def test_transform_pipeline_and_grid_search():
     X, sample = pooled(1.5, rng=1)
     y = sample.signs[:, 0]
-    components = SignalComponents(n_tokens=300).fit(X)
-    assert components.n_signals_ == 1
+    components = SignalComponents("detected", n_tokens=300).fit(X)
+    assert components.n_vouched_ == components.analysis_.test.n_signals == 1
     assert_allclose(components.transform(X)[:, 0], (X - X.mean(0)) @ components.components_[0])
     assert_allclose(components.transform(X).var(axis=0), components.explained_variance_)
     back = components.inverse_transform(components.transform(X))
     assert_allclose(components.transform(back), components.transform(X), atol=1e-10)
     search = GridSearchCV(
         make_pipeline(SignalComponents(), LogisticRegression()),
-        {"signalcomponents__noise": ["auto", "independent"], "signalcomponents__level": [0.01]},
+        {"signalcomponents__keep": ["reliable", 0.5, 1]},
         cv=3,
     ).fit(X, y)
     assert search.best_score_ > 0.7
     assert clone(components).get_params()["n_tokens"] == 300
 
 
-def test_at_least_and_at_most_so_many_components():
+def test_a_column_that_nothing_vouches_for_comes_with_a_warning():
     X, _ = pooled(0.0, prefix=0)
-    nothing = SignalComponents(n_tokens=300).fit(X)
-    assert (nothing.n_signals_, nothing.transform(X).shape) == (0, (len(X), 1))
-    none = SignalComponents(n_tokens=300, min_components=0).fit(X)
+    with pytest.warns(al.RegimeWarning, match="1 components are kept, 0 of them detected"):
+        nothing = SignalComponents("detected", n_tokens=300).fit(X)
+    assert nothing.transform(X).shape == (len(X), 1)
+    none = SignalComponents("detected", n_tokens=300, min_components=0).fit(X)
     assert none.transform(X).shape == (len(X), 0)
-    one = SignalComponents("independent", max_components=1).fit(X)
-    assert one.transform(X).shape == (len(X), 1)
+    white = np.random.default_rng(0).standard_normal((200, 50))
+    with pytest.warns(al.RegimeWarning, match="1 components are kept, 0 of them reliable"):
+        assert SignalComponents().fit_transform(white).shape == (200, 1)
+    with pytest.warns(al.RegimeWarning, match="7 components are kept, 0 of them reliable"):
+        assert SignalComponents(7).fit_transform(white).shape == (200, 7)
+    assert SignalComponents(min_components=0).fit_transform(white).shape == (200, 0)
+
+
+def test_a_share_of_the_reliable_variance_is_kept():
+    X = np.random.default_rng(0).standard_normal((400, 40)) * np.geomspace(10, 0.1, 40)
+    all_of_them = SignalComponents().fit(X)
+    some = SignalComponents(0.9).fit(X)
+    variances = some.reliability_.held_out_variances[: some.n_vouched_]
+    assert some.n_components_ < all_of_them.n_components_ == some.n_vouched_ < 40
+    shares = np.cumsum(variances) / variances.sum()
+    assert shares[some.n_components_ - 2] < 0.9 <= shares[some.n_components_ - 1]
+    assert SignalComponents(max_components=3).fit(X).n_components_ == 3
+    assert_allclose(all_of_them.explained_variance_, all_of_them.eigenvalues_[: len(variances)])
+    with pytest.raises(ValueError, match="keep must be 'reliable', 'detected'"):
+        SignalComponents("everything").fit(X)
+
+
+def test_near_copies_are_used_once():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((150, 60))
+    more = np.concatenate([X, X[:50] + 0.2 * rng.standard_normal((50, 60)), X[:20]])
+    found = signal_components(more)
+    assert found.n_rows == 150
+    assert kinds(found) == [("duplicated rows", None)]
+    assert found.artefacts[0].evidence == pytest.approx(70 / 220)
+    assert len(
+        np.unique(copy_groups(np.concatenate([more, rng.standard_normal((4000, 60))])))
+    ) in (range(4150, 4153))
+
+
+def test_unequal_lengths_and_heavy_tails_are_named_and_scaled_away():
+    rng = np.random.default_rng(0)
+    d, V, N = 100, 200, 300
+    Z = rng.standard_normal((V, d))
+    lengths = rng.integers(1, 60, N)
+    X = np.array([Z[rng.integers(V, size=n)].mean(axis=0) for n in lengths])
+    scaled = signal_components(X)
+    assert kinds(scaled) == [("unequal rows", None)]
+    assert scaled.test.n_signals == 0
+    assert signal_components(X, noise="tokens", scale_rows=False).test.n_signals > 0
+    known = signal_components(X, lengths=lengths)
+    assert known.test.n_signals == 0
+    # Both ways of scaling see the table: δ = .5, to the precision of one sample.
+    assert known.test.vocab_ratio == pytest.approx(0.5, rel=0.1)
+    assert scaled.test.vocab_ratio == pytest.approx(0.5, rel=0.1)
+
+
+def test_scaling_rows_of_equal_variance_leaves_their_spectrum():
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((60, 30))
+    X = rng.standard_normal((400, 60)) @ Z  # δ = .5
+    scaled = signal_components(X).test.eigenvalues
+    plain = signal_components(X, scale_rows=False).test.eigenvalues
+    # total variances about the median and about the mean differ by a part in N
+    assert scaled.sum() == pytest.approx(plain.sum(), rel=1 / len(X))
+    assert scaled[:5].mean() == pytest.approx(plain[:5].mean(), rel=0.015)
+    unit = X - X.mean(axis=0)
+    unit *= np.sqrt(np.mean(unit**2) * X.shape[1]) / np.linalg.norm(unit, axis=1)[:, None]
+    uncorrected = np.linalg.eigvalsh(unit.T @ unit / len(X))[::-1]
+    assert uncorrected[:5].mean() < 0.97 * plain[:5].mean()
+    tails = X * rng.standard_cauchy(len(X))[:, None]
+    of_tails = signal_components(tails).test.eigenvalues
+    share = of_tails[:5].mean() / of_tails.mean()
+    assert share == pytest.approx(plain[:5].mean() / plain.mean(), rel=0.05)
+
+
+def test_token_frequencies_are_counted_where_tokens_are_given():
+    rng = np.random.default_rng(1)
+    d, V, N, L = 100, 400, 400, 10
+    p = 1 / np.arange(1, V + 1)
+    Z = rng.standard_normal((V, d))
+    tokens = rng.choice(V, size=(N, L), p=p / p.sum())
+    found = signal_components(Z[tokens].mean(axis=1), tokens=tokens)
+    assert (found.test.noise, found.test.n_signals) == ("tokens", 0)
+    assert signal_components(Z[tokens].mean(axis=1), n_tokens=V).test.n_signals > 5
+
+
+def test_a_null_that_the_data_chose_is_mentioned_when_it_finds_something():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((500, 150)) * (10.0 + np.arange(150)) ** -0.4
+    X[:, -1] += 3 * rng.choice([-1.0, 1.0], 500)
+    with pytest.warns(al.RegimeWarning, match="1 components: the bulk has a longer upper tail"):
+        found = signal_components(X)
+    assert found.test.noise == "long-tailed"
+    assert abs(found.components[0, -1]) > 0.95
 
 
 @pytest.mark.parametrize(
@@ -167,6 +260,7 @@ def test_at_least_and_at_most_so_many_components():
         ({"pooled": np.ones((5, 3))}, "pooled must be such that some column"),
         ({"pooled": np.eye(5), "snr": 0}, "snr must be above 0"),
         ({"pooled": np.eye(5), "tokens": np.ones((4, 2), int)}, r"tokens must be of shape \(5,"),
+        ({"pooled": np.eye(5), "lengths": [1, 2]}, r"lengths must be of shape \(5,"),
         ({"pooled": np.eye(5), "min_components": -1}, "min_components must be a whole number"),
     ],
 )

@@ -12,6 +12,7 @@ from attnlaw.estimators.components import ComponentAnalysis, signal_components
 from attnlaw.estimators.outliers import OutlierTest, outlier_test
 from attnlaw.estimators.pooling import pool_sequences
 from attnlaw.estimators.pooling_weights import PoolingWeights, learn_pooling_weights
+from attnlaw.estimators.reliability import ReliableComponents, reliable_components
 
 if TYPE_CHECKING:
     from attnlaw.estimators.attention_pooling import AttentionPooling
@@ -23,10 +24,12 @@ __all__ = [
     "ComponentAnalysis",
     "OutlierTest",
     "PoolingWeights",
+    "ReliableComponents",
     "SignalComponents",
     "learn_pooling_weights",
     "outlier_test",
     "pool_sequences",
+    "reliable_components",
     "signal_components",
 ]
 

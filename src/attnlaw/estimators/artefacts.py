@@ -8,17 +8,19 @@ from numpy.typing import NDArray
 
 from attnlaw._checks import Floats
 from attnlaw.estimators.outliers import OutlierTest
-from attnlaw.estimators.spectrum import SampleSpectrum, row_blocks
+from attnlaw.estimators.rows import row_blocks
 
-__all__ = ["Artefact", "count_rows", "find_artefacts"]
+__all__ = ["Artefact", "find_artefacts"]
+
+UNEQUAL_ROWS = 3.0  # variance of squared norms, over that of Gaussian rows, that is mentioned
 
 
 @dataclass(frozen=True, kw_only=True)
 class Artefact:
     """A known cause of an outlier, found in the data."""
 
-    kind: str  # "constant columns", "duplicated rows", "mean direction", "few rows", "single
-    # column", "heavy tokens" or "table means"
+    kind: str  # "constant columns", "duplicated rows", "unequal rows", "mean direction", "few
+    # rows", "single column", "heavy tokens" or "table means"
     component: int | None  # the component it explains; None if it concerns all
     evidence: float  # a number from which it was concluded; the message says which
     message: str
@@ -26,12 +28,14 @@ class Artefact:
 
 def find_artefacts(
     rows: NDArray[Any],
-    spectrum: SampleSpectrum,
+    centre: Floats,
     test: OutlierTest,
     components: Floats,
     *,
-    centred: bool,
-    copies: Floats,
+    n_constant: int = 0,
+    raw_mean: Floats | None = None,
+    n_copies: int = 0,
+    norm_dispersion: float = 1.0,
     snr: float | None = None,
     tokens: Any = None,
 ) -> tuple[Artefact, ...]:
@@ -40,14 +44,20 @@ def find_artefacts(
     Parameters
     ----------
     rows : array of shape (n, d)
-    spectrum, test : SampleSpectrum, OutlierTest
+    centre : array of shape (d,)
+        What is subtracted from the rows.
+    test : OutlierTest
         Of these rows.
     components : array of shape (n_signals, d)
         Significant eigenvectors.
-    centred : bool
-        Whether the mean was subtracted.
-    copies : array
-        How often each distinct row occurs, see `count_rows`.
+    n_constant : int
+        Columns that are constant.
+    raw_mean : array of shape (d,), optional
+        Mean of the rows if it was not subtracted.
+    n_copies : int
+        Rows that were left out because they are copies or near-copies of others.
+    norm_dispersion : float
+        Variance of the squared norms of the rows, over that of Gaussian rows of the same spectrum.
     snr : float, optional
         wᵀRw/wᵀw of the pooling; with it, the noise of a table's class means can be told.
     tokens : array of int and shape (n, length), optional
@@ -55,28 +65,36 @@ def find_artefacts(
     """
     n, d = rows.shape
     found = []
-    constant = d - int(spectrum.varying.sum())
-    if constant:
+    if n_constant:
         found.append(
             _all(
                 "constant columns",
-                constant,
-                f"{constant} of {d} columns are constant; they were left out of the dimension.",
+                n_constant,
+                f"{n_constant} of {d + n_constant} columns are constant; they were left out of "
+                "the dimension.",
             )
         )
-    distinct = len(copies)
-    if distinct < n:
+    if n_copies:
         found.append(
             _all(
                 "duplicated rows",
-                1 - distinct / n,
-                f"{n - distinct} of {n} rows are copies of others; the test counts "
-                f"{effective_rows(copies):.0f} independent rows.",
+                n_copies / (n + n_copies),
+                f"{n_copies} of {n + n_copies} rows are copies or near-copies of others; "
+                "one of each was used.",
             )
         )
-    scores = _scores(rows, spectrum.mean if centred else 0 * spectrum.mean, components)
+    if norm_dispersion > UNEQUAL_ROWS:
+        found.append(
+            _all(
+                "unequal rows",
+                norm_dispersion,
+                f"squared norms of rows vary {norm_dispersion:.0f} times as much as those of "
+                "Gaussian rows (heavy tails or unequal lengths); rows were scaled.",
+            )
+        )
+    scores = np.concatenate([(block - centre) @ components.T for block in row_blocks(rows)])
     for j, (v, s) in enumerate(zip(components, scores.T, strict=True)):
-        found += _of_component(j, v, s, spectrum, test, centred=centred, snr=snr, tokens=tokens)
+        found += _of_component(j, v, s, test, raw_mean=raw_mean, snr=snr, tokens=tokens)
     return tuple(found)
 
 
@@ -84,17 +102,16 @@ def _of_component(
     j: int,
     v: Floats,
     scores: Floats,
-    spectrum: SampleSpectrum,
     test: OutlierTest,
     *,
-    centred: bool,
+    raw_mean: Floats | None,
     snr: float | None,
     tokens: Any,
 ) -> list[Artefact]:
     found = []
-    mean, n, d = spectrum.mean, len(scores), len(v)
-    if not centred and mean.any():
-        overlap = float((v @ mean) ** 2 / (mean @ mean))
+    n, d = len(scores), len(v)
+    if raw_mean is not None and raw_mean.any():
+        overlap = float((v @ raw_mean) ** 2 / (raw_mean @ raw_mean))
         if overlap > 0.5:
             found.append(
                 Artefact(
@@ -191,34 +208,6 @@ def _heavy_tokens(scores: Floats, tokens: Any, most: int = 5) -> tuple[list[int]
     design -= design.mean(axis=0)
     fit = design @ np.linalg.lstsq(design, scores - scores.mean(), rcond=None)[0]
     return used[best].tolist(), float(fit.var() / scores.var())
-
-
-def count_rows(rows: NDArray[Any]) -> Floats:
-    """Return how often each distinct row occurs.
-
-    Rows are told apart by a 64-bit sum of their bit patterns with random odd factors, one pass
-    over the data.
-    """
-    kind = {2: np.uint16, 4: np.uint32, 8: np.uint64}[rows.dtype.itemsize]
-    rng = np.random.default_rng(0)
-    factors = rng.integers(2**63, size=rows.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(
-        1
-    )
-    hashes = []
-    for block in row_blocks(rows):
-        bits = np.ascontiguousarray(block + 0.0).view(kind).astype(np.uint64)  # −0 becomes 0
-        bits ^= bits >> np.uint64(29)
-        hashes.append((bits * factors).sum(axis=1, dtype=np.uint64))
-    return np.unique(np.concatenate(hashes), return_counts=True)[1].astype(float)
-
-
-def effective_rows(copies: Floats) -> float:
-    """Return the number of independent rows that weigh as much as rows with these copies."""
-    return float(copies.sum() ** 2 / np.sum(copies**2))
-
-
-def _scores(rows: NDArray[Any], mean: Floats, components: Floats) -> Floats:
-    return np.concatenate([(block - mean) @ components.T for block in row_blocks(rows)])
 
 
 def _all(kind: str, evidence: float, message: str) -> Artefact:

@@ -1,41 +1,45 @@
-"""`SignalComponents`: principal components with the right null, as a scikit-learn transformer."""
+"""`SignalComponents`: principal components that can be trusted, as a scikit-learn transformer."""
 
+import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from attnlaw._checks import RegimeWarning, count, invalid_argument
 from attnlaw.estimators.components import signal_components
+from attnlaw.estimators.reliability import reliable_components
 
 __all__ = ["SignalComponents"]
 
 
 class SignalComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Keep the principal components of pooled embeddings that noise cannot explain.
+    """Keep the principal components of pooled embeddings that can be trusted.
 
     Parameters
     ----------
-    noise : "auto", "tokens", "independent", "spectrum" or "general"
-        What noise alone would look like, see `outlier_test`.
-    n_tokens : int, optional
-        Number of tokens in the table; left out, the bulk tells it.
-    token_frequencies : array, optional
-        How often each token occurs.
-    noise_spectrum : array, optional
-        Eigenvalues of the noise covariance, for noise="spectrum".
-    snr : float, optional
-        wᵀRw/wᵀw of the pooling weights, to tell signal from the table's own noise.
-    level : float
-        Probability of a single false component.
+    keep : "reliable", "detected", int or float
+        Which components to keep:
+
+        - "reliable": those whose variance rows not used for them reproduce, see
+          `reliable_components`. What follows in a pipeline loses little by it;
+        - "detected": those that noise cannot explain, see `signal_components`;
+        - int: so many;
+        - float between 0 and 1: those that hold this share of the reliable variance.
+    noise, n_tokens, token_frequencies, noise_spectrum, snr, level, scale_rows
+        What noise would look like, for keep="detected", see `signal_components`.
     min_components : int
-        Components that are kept at least, significant or not, so that what follows in a
-        pipeline always has a column to work on. `n_signals_` says how many are significant.
+        Components that are kept at least, so that what follows in a pipeline always has a column
+        to work on. A column that is neither reliable nor detected comes with a `RegimeWarning`.
     max_components : int, optional
         Components that are kept at most.
     centred : bool
         Subtract the mean of the rows.
+    random_state : int, RandomState or None
+        Source of the folds on which reliability is measured.
 
     Attributes
     ----------
@@ -43,61 +47,61 @@ class SignalComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Unit eigenvectors.
     n_components_ : int
         Number of components kept.
-    n_signals_ : int
-        How many of them are significant.
-    eigenvalues_ : array of shape (n_features,)
-        Of the sample covariance, falling; constant columns are left out.
+    n_vouched_ : int
+        How many of the leading components are reliable, or detected for keep="detected".
+    eigenvalues_ : array
+        Of the sample covariance, falling; those of constant columns are left out.
     explained_variance_ : array of shape (n_components,)
-        Leading eigenvalues.
-    shrunken_eigenvalues_ : array of shape (n_signals,)
-        Variance that the components really have in the population.
-    squared_overlaps_ : array of shape (n_signals,)
-        Predicted squared overlap of each component with the truth.
-    p_values_ : array
-        Of the leading eigenvalues.
-    bulk_edge_, noise_level_ : float
-        Where the noise ends, and its mean.
+        Variance of the rows along the components.
     mean_ : array of shape (n_features,)
         Mean of the rows.
-    artefacts_ : tuple of Artefact
-        Known causes other than a signal.
+    reliability_ : ReliableComponents
+        All that `reliable_components` returns; unless keep="detected".
     analysis_ : ComponentAnalysis
-        All of it, as `signal_components` returns it.
+        All that `signal_components` returns: p-values, edge, overlaps, artefacts; for
+        keep="detected".
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
     >>> pooled = rng.standard_normal((300, 60))
     >>> pooled[:, :2] += 2 * rng.choice([-1.0, 1.0], (300, 2))
-    >>> components = SignalComponents().fit(pooled)
-    >>> components.n_signals_, components.transform(pooled).shape
-    (2, (300, 2))
+    >>> SignalComponents().fit_transform(pooled).shape
+    (300, 2)
+    >>> SignalComponents("detected").fit(pooled).analysis_.test.n_signals
+    2
     """
 
     def __init__(
         self,
-        noise: str = "auto",
+        keep: str | float = "reliable",
         *,
+        noise: str = "auto",
         n_tokens: int | None = None,
         token_frequencies: ArrayLike | None = None,
         noise_spectrum: ArrayLike | None = None,
         snr: float | None = None,
         level: float = 0.05,
+        scale_rows: bool = True,
         min_components: int = 1,
         max_components: int | None = None,
         centred: bool = True,
+        random_state: Any = 0,
     ) -> None:
+        self.keep = keep
         self.noise = noise
         self.n_tokens = n_tokens
         self.token_frequencies = token_frequencies
         self.noise_spectrum = noise_spectrum
         self.snr = snr
         self.level = level
+        self.scale_rows = scale_rows
         self.min_components = min_components
         self.max_components = max_components
         self.centred = centred
+        self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None, *, tokens: Any = None) -> Any:
+    def fit(self, X: Any, y: Any = None, *, tokens: Any = None, lengths: Any = None) -> Any:
         """Find the components.
 
         Parameters
@@ -105,11 +109,29 @@ class SignalComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         X : array of shape (n, d)
             Pooled embeddings.
         y : ignored
-        tokens : array of int and shape (n, length), optional
-            Tokens of each row, to name those that are a component.
+        tokens, lengths : arrays, optional
+            Tokens of each row and their number, for keep="detected".
         """
         del y
         X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        if self.keep == "detected":
+            components = self._detected(X, tokens, lengths)
+        else:
+            components = self._reliable(X)
+        self.components_ = components.astype(X.dtype, copy=False)
+        self.n_components_ = self._n_features_out = len(components)
+        scores = self.transform(X).astype(np.float64)
+        self.explained_variance_ = np.mean(scores**2, axis=0)
+        if self.n_components_ > self.n_vouched_:
+            what = "detected" if self.keep == "detected" else "reliable"
+            message = (
+                f"{self.n_components_} components are kept, {self.n_vouched_} of them {what}: "
+                "the others are not distinguishable from noise in these rows."
+            )
+            warnings.warn(message, RegimeWarning, stacklevel=2)
+        return self
+
+    def _detected(self, X: NDArray[Any], tokens: Any, lengths: Any) -> NDArray[Any]:
         found = self.analysis_ = signal_components(
             X,
             noise=self.noise,
@@ -117,25 +139,40 @@ class SignalComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             token_frequencies=self.token_frequencies,
             noise_spectrum=self.noise_spectrum,
             snr=self.snr,
+            lengths=lengths,
             tokens=tokens,
+            scale_rows=self.scale_rows,
             centred=self.centred,
             level=self.level,
             min_components=self.min_components,
             max_components=self.max_components,
         )
-        test = found.test
-        self.components_ = found.components.astype(X.dtype, copy=False)
-        self.mean_ = found.mean
-        self.n_components_ = self._n_features_out = len(found.components)
-        self.n_signals_ = test.n_signals
-        self.eigenvalues_ = test.eigenvalues
-        self.explained_variance_ = test.eigenvalues[: self.n_components_]
-        self.shrunken_eigenvalues_ = test.shrunken_eigenvalues
-        self.squared_overlaps_ = test.squared_overlaps
-        self.p_values_ = test.p_values
-        self.bulk_edge_, self.noise_level_ = test.bulk_edge, test.noise_level
-        self.artefacts_ = found.artefacts
-        return self
+        self.mean_, self.eigenvalues_ = found.mean, found.test.eigenvalues
+        self.n_vouched_ = found.test.n_signals
+        return found.components
+
+    def _reliable(self, X: NDArray[Any]) -> NDArray[Any]:
+        keep: Any = self.keep
+        wanted: int | None = None
+        share = 1.0
+        if isinstance(keep, int | np.integer):
+            wanted = count("keep", keep)
+        elif isinstance(keep, float | np.floating) and 0 < keep < 1:
+            share = float(keep)
+        elif keep != "reliable":
+            words = "'reliable', 'detected', a whole number or a share below 1"
+            raise invalid_argument("keep", words, keep)
+        least = count("min_components", self.min_components, at_least=0)
+        seed = check_random_state(self.random_state).randint(2**31)
+        found = self.reliability_ = reliable_components(
+            X, min_components=wanted or least, centred=self.centred, rng=seed
+        )
+        self.mean_, self.eigenvalues_ = found.mean, found.eigenvalues
+        self.n_vouched_ = found.n_reliable
+        n = max(found.n_with_share(share), least) if wanted is None else wanted
+        if self.max_components is not None:
+            n = min(n, self.max_components)
+        return found.components[:n]
 
     def transform(self, X: Any) -> NDArray[Any]:
         """Project rows on the components, after subtracting the mean if centred.

@@ -1,0 +1,259 @@
+"""Rows of pooled embeddings as a sample: which are copies, how long they are, their spectrum."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+from scipy.special import betainc
+
+from attnlaw._checks import Floats
+from attnlaw.data.covariance import CovarianceAccumulator
+
+__all__ = [
+    "SampleSpectrum",
+    "before_scaling",
+    "copy_groups",
+    "equalised",
+    "mean_and_varying",
+    "row_blocks",
+    "sample_spectrum",
+]
+
+BLOCK_NUMBERS = 2**22  # of the data worked on at a time
+NEAR_COPY = 0.9  # least cosine of near-copies
+CHANCE_PAIRS = 0.01  # near-copies expected among independent rows
+ALL_PAIRS = 4096  # rows up to which every pair is compared
+MEDIAN_ROWS = 10_000  # from which the spatial median is computed
+MEDIAN_STEPS = 20  # of Weiszfeld's iteration
+
+
+@dataclass(frozen=True)
+class SampleSpectrum:
+    """Spectrum of S = (1/N) Σ (x−x̄)(x−x̄)ᵀ, or of (1/N) Σ x xᵀ if not centred."""
+
+    eigenvalues: Floats  # (d,) falling, zeros included
+    mean: Floats  # x̄ (d,), whether subtracted or not
+    varying: NDArray[np.bool_]  # (d,): columns that are not constant
+    matrix: Floats  # S over the varying columns; or XXᵀ/N if there are fewer rows
+    rows: Any  # X over the varying columns, centred; None if S was formed
+
+    def vectors(self, n: int) -> Floats:
+        """Return the n leading eigenvectors of S as rows of an array (n, d)."""
+        full = np.zeros((n, len(self.mean)))
+        if n == 0:
+            return full
+        k = len(self.matrix)
+        _, U = eigh(self.matrix, subset_by_index=[max(k - n, 0), k - 1])
+        U = U[:, ::-1]
+        if self.rows is not None:
+            U = self.rows.T @ U
+            U = U / np.maximum(np.linalg.norm(U, axis=0), np.finfo(float).tiny)
+        found = U.T
+        largest = np.argmax(np.abs(found), axis=1)
+        # The largest entry of each vector is positive, so that signs are reproducible.
+        found = found * np.sign(found[np.arange(len(found)), largest])[:, None]
+        full[: len(found), self.varying] = found
+        return full
+
+
+def sample_spectrum(rows: NDArray[Any], *, centred: bool) -> SampleSpectrum:
+    """Return the spectrum of the covariance of rows (n, d), read block by block.
+
+    Constant columns hold no noise; they are left out, and `eigenvalues` is shorter by their
+    number.
+    """
+    n = len(rows)
+    mean, varying = mean_and_varying(rows)
+    if not centred:
+        varying = varying | (mean != 0)
+    kept = int(varying.sum())
+    if n < kept:
+        X = rows[:, varying].astype(np.float64)
+        X -= mean[varying] if centred else 0.0
+        G = X @ X.T / n
+        values = np.concatenate([np.linalg.eigvalsh(G), np.zeros(kept - n)])
+        return SampleSpectrum(_falling(values), mean, varying, G, X)
+    accumulator = CovarianceAccumulator(max(kept, 1), np.float64)
+    for block in row_blocks(rows):
+        accumulator.add(block[:, varying] if kept else block[:, :1])
+    S = accumulator.result(centred=centred).covariance
+    values = np.asarray(np.linalg.eigvalsh(S)[:kept], dtype=np.float64)
+    return SampleSpectrum(_falling(values), mean, varying, S, None)
+
+
+def mean_and_varying(rows: NDArray[Any]) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return the mean of the rows, and which columns vary by more than rounding."""
+    mean = np.zeros(rows.shape[1])
+    for block in row_blocks(rows):
+        mean += block.sum(axis=0, dtype=np.float64)
+    mean /= len(rows)
+    spread = np.zeros(rows.shape[1])
+    for block in row_blocks(rows):
+        np.maximum(spread, np.abs(block - mean).max(axis=0), out=spread)
+    return mean, spread > 1e-7 * np.maximum(np.abs(mean), np.finfo(float).tiny)
+
+
+def row_blocks(rows: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Yield the rows a few at a time."""
+    size = max(1, BLOCK_NUMBERS // max(rows.shape[1], 1))
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
+
+
+def equalised(
+    rows: NDArray[Any], *, centred: bool, lengths: Floats | None = None
+) -> tuple[NDArray[Any], Floats]:
+    """Return rows scaled to the same variance about their centre, and that centre.
+
+    Parameters
+    ----------
+    rows : array of shape (n, d)
+    centred : bool
+        Whether the centre is the rows' own; the origin if not.
+    lengths : array of shape (n,), optional
+        Number L of tokens averaged in each row, whose variance is proportional to 1/L. Left out,
+        every row is scaled to the same norm about the spatial median, which needs no moments of
+        the rows' lengths; in high dimension the direction of a row keeps all that its covariance
+        has to say.
+
+    Returns
+    -------
+    scaled : array of shape (n, d)
+        Of the mean squared norm that the rows have about the centre.
+    centre : array of shape (d,)
+    """
+    n, d = rows.shape
+    if not centred:
+        centre = np.zeros(d)
+    elif lengths is None:
+        centre = _spatial_median(rows)
+    else:
+        centre = np.zeros(d)
+        for block, weight in zip(row_blocks(rows), row_blocks(lengths[:, None]), strict=False):
+            centre += (block * weight).sum(axis=0)
+        centre /= lengths.sum()
+    squares = np.concatenate(
+        [np.sum((block - centre) ** 2, axis=1, dtype=np.float64) for block in row_blocks(rows)]
+    )
+    tiny = np.finfo(float).tiny
+    if lengths is None:
+        factors = 1 / np.sqrt(np.where(squares > 1e-14 * squares.mean(), squares, np.inf))
+    else:
+        factors = np.sqrt(lengths)
+    factors *= np.sqrt(squares.sum() / max(float(np.sum(squares * factors**2)), tiny))
+    scaled = np.empty((n, d), dtype=rows.dtype)
+    np.subtract(rows, centre, out=scaled, casting="same_kind")
+    scaled *= factors[:, None].astype(rows.dtype)
+    return scaled, centre
+
+
+def before_scaling(values: Floats, n_samples: int) -> Floats:
+    """Return about the eigenvalues that Gaussian rows have before they are scaled to one norm.
+
+    Scaling lowers the variance t along a direction by the factor 1 − 2(t − t̄²)/d, in units of the
+    mean variance, because rows that are long in that direction are long. t is taken half from the
+    sample eigenvalue and half from its linear shrinkage, which fits white noise and tokens alike.
+    """
+    d, mean = len(values), values.mean()
+    x = values / mean
+    second = float(np.mean(x**2))
+    of_population = max(second - d / n_samples, 1.0)
+    shrinkage = (of_population - 1) / max(second - 1, np.finfo(float).tiny)
+    restored = x * np.maximum(1 + (1 + shrinkage) * (x - of_population) / d, 0.1)
+    return np.asarray(restored * (mean / restored.mean()))
+
+
+def _spatial_median(rows: NDArray[Any]) -> Floats:
+    """Return the point with the least sum of distances to the rows: Weiszfeld's iteration."""
+    X = rows[:: -(-len(rows) // MEDIAN_ROWS)].astype(np.float64)
+    centre = np.asarray(X.mean(axis=0))
+    for _ in range(MEDIAN_STEPS):
+        distances = np.linalg.norm(X - centre, axis=1)
+        if not distances.any():
+            break
+        near = 1 / np.maximum(distances, 1e-9 * float(distances.mean()))
+        centre = near @ X / near.sum()
+    return np.asarray(centre)
+
+
+def copy_groups(rows: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the number of the group of copies and near-copies that each row belongs to.
+
+    Rows are near-copies if, after centring, their cosine is at least 0.9, and so large that among
+    independent rows of the same effective dimension (tr C)²/tr C² not even one pair in a hundred
+    samples would reach it. A group is a row and the near-copies of that row. Beyond 4096 rows
+    only rows whose random projections have similar signs are compared, which finds 99 % of the
+    pairs with a cosine of 0.95.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).standard_normal((6, 50))
+    >>> copy_groups(np.concatenate([X, X[2:4] + 0.01]))
+    array([0, 1, 2, 3, 4, 5, 2, 3])
+    """
+    n = len(rows)
+    mean, varying = mean_and_varying(rows)
+    X = (rows[:, varying] - mean[varying]).astype(np.float32)
+    norms = np.linalg.norm(X, axis=1)
+    X /= np.maximum(norms, np.finfo(np.float32).tiny)[:, None]
+    if n < 3 or X.shape[1] < 2:
+        return _exact_groups(rows)
+    threshold = _near_copy_cosine(X)
+    if threshold is None:
+        return _exact_groups(rows)
+    pairs = _all_pairs(X, threshold) if n <= ALL_PAIRS else _similar_pairs(X, threshold)
+    groups = np.arange(n)
+    for first, second in pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]:
+        if groups[first] == first and groups[second] == second:
+            groups[second] = first
+    return np.unique(groups, return_inverse=True)[1].astype(np.intp)
+
+
+def _exact_groups(rows: NDArray[Any]) -> NDArray[np.intp]:
+    return np.unique(rows, axis=0, return_inverse=True)[1].ravel().astype(np.intp)
+
+
+def _near_copy_cosine(X: NDArray[np.float32]) -> float | None:
+    """Return the cosine that independent unit rows never reach; None if they reach any."""
+    few = X[:: -(-len(X) // 1000)].astype(np.float64)
+    n = len(few)
+    products = few @ few.T
+    # E cos² = tr C²/(tr C)² over different rows
+    mean_square = float((np.sum(products**2) - n) / max(n * (n - 1), 1))
+    dimension = max(1 / max(mean_square, 1 / X.shape[1]), 1.5)
+    cosines = np.linspace(NEAR_COPY, 1 - 1e-6, 2000)
+    n_pairs = len(X) * (len(X) - 1) / 2
+    expected = n_pairs * betainc((dimension - 1) / 2, 0.5, 1 - cosines**2) / 2
+    rare = np.flatnonzero(expected <= CHANCE_PAIRS)
+    return float(cosines[rare[0]]) if len(rare) else None
+
+
+def _all_pairs(X: NDArray[np.float32], threshold: float) -> NDArray[np.intp]:
+    found = []
+    for start in range(0, len(X), 512):
+        products = X[start : start + 512] @ X[start:].T
+        first, second = np.nonzero(np.triu(products >= threshold, 1))
+        found.append(np.stack([first + start, second + start], axis=1))
+    return np.concatenate(found)
+
+
+def _similar_pairs(X: NDArray[np.float32], threshold: float) -> NDArray[np.intp]:
+    """Return near-copies that are neighbours in the order of their projections' signs."""
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(16):
+        signs = X @ rng.standard_normal((X.shape[1], 48), dtype=np.float32) > 0
+        order = np.argsort(signs @ 2 ** np.arange(48, dtype=np.int64), kind="stable")
+        for step in (1, 2, 3):
+            first, second = order[:-step], order[step:]
+            near = np.einsum("ij,ij->i", X[first], X[second]) >= threshold
+            pairs = np.stack([first[near], second[near]], axis=1)
+            found.append(np.sort(pairs, axis=1))
+    return np.unique(np.concatenate(found), axis=0)
+
+
+def _falling(values: Floats) -> Floats:
+    return np.maximum(np.sort(values)[::-1], 0.0)
