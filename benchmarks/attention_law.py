@@ -36,7 +36,7 @@ def head(n: int, d: int, beta: float) -> al.SelfAttention:
 
 def evaluation(model: al.SelfAttention, order: str) -> tuple[float, float, float]:
     """Time to make a law and find its edges, for the first 1,000 points, and for others."""
-    edges, law = clock(lambda: (law := al.attention_law(model, order), law.edges)[0])
+    edges, law = clock(lambda: (law := al.law(model, order), law.edges)[0])
     x = np.linspace(0.01, 0.99, POINTS) * law.edges[-1]
     return edges, clock(lambda: law.density(x))[0], clock(lambda: law.cdf(0.999 * x))[0]
 
@@ -58,7 +58,7 @@ def main() -> int:
     print(f"{'β':>4} {'φ':>3} {'edge':>12} {'rmtool':>12} {'published':>10}")
     agree = True
     for (beta, phi), published in EDGES.items():
-        edge = al.attention_law(head(1000 * phi, 1000, beta), "first").edges[-1]
+        edge = al.law(head(1000 * phi, 1000, beta), "first").edges[-1]
         polynomial = rmtool_polynomial(beta, phi)
         roots = rmtool.Lmz2pdf(polynomial, np.array([1.0])).multipleroots
         other = float(np.max(np.real(roots)))

@@ -43,11 +43,11 @@ MODEL = al.PooledSequences(
 def trial(dimension: int, seed: int) -> dict[str, float]:
     """One trial in this process: time, memory, and distance to theory."""
     for size in (30_000, 50_000, 90_000):  # loads the libraries and what is compiled for all roads
-        al.simulate_alignment(MODEL, min(size, dimension), rng=1)
+        al.simulation.simulate_alignment(MODEL, min(size, dimension), rng=1)
     n = max(1, 50_000 // dimension)  # what takes milliseconds is repeated
     clock, processor = time.perf_counter(), time.process_time()
     for _ in range(n):
-        seen = al.simulate_alignment(MODEL, dimension, rng=seed)
+        seen = al.simulation.simulate_alignment(MODEL, dimension, rng=seed)
     clock, processor = (time.perf_counter() - clock) / n, (time.process_time() - processor) / n
     exact = al.predict(MODEL)
     clear = exact.squared_overlap > 0.3

@@ -26,7 +26,9 @@ MODEL = alignment._model("prefix", "mean", "token", np.linspace(0.25, 3, 12))
 
 def simulate(n_jobs: int, n_trials: int = TRIALS) -> tuple[float, np.ndarray]:
     start = time.perf_counter()
-    seen = al.simulate_alignment(MODEL, 1000, n_trials, 0, weights=WEIGHTS, n_jobs=n_jobs)
+    seen = al.simulation.simulate_alignment(
+        MODEL, 1000, n_trials, 0, weights=WEIGHTS, n_jobs=n_jobs
+    )
     return time.perf_counter() - start, seen.squared_overlap
 
 

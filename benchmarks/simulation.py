@@ -73,11 +73,11 @@ def plain(n_cells: int, rng: np.random.Generator) -> dict[tuple[int, int], list]
     return answers
 
 
-def fast(n_trials: int, rng: int) -> al.Alignment:
-    return al.simulate_alignment(MODEL, DIMENSION, n_trials, rng, weights=WEIGHTS)
+def fast(n_trials: int, rng: int) -> al.results.Alignment:
+    return al.simulation.simulate_alignment(MODEL, DIMENSION, n_trials, rng, weights=WEIGHTS)
 
 
-def z_scores(answers: dict[tuple[int, int], list], seen: al.Alignment) -> np.ndarray:
+def z_scores(answers: dict[tuple[int, int], list], seen: al.results.Alignment) -> np.ndarray:
     """Deviation of each mean of plain NumPy; shape (points, 2)."""
     z = []
     for (i, j), cells in answers.items():
@@ -127,7 +127,7 @@ def main() -> int:
 
     z = z_scores(answers, fast(400, 1000))
     wrong = replace(MODEL, sampling="gaussian")
-    other = al.simulate_alignment(wrong, DIMENSION, 100, 1, weights=WEIGHTS)
+    other = al.simulation.simulate_alignment(wrong, DIMENSION, 100, 1, weights=WEIGHTS)
     z_wrong = z_scores(answers, other)
     print(
         f"z-scores of plain NumPy at {len(z)} points, eigenvalue and overlap: largest "

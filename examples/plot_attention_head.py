@@ -14,7 +14,7 @@ import attnlaw as al
 from attnlaw.plotting import style
 
 head = al.SelfAttention(n_tokens=1000, head_dimension=64, inverse_temperature=1.0)
-values = np.sqrt(al.simulate_attention_spectrum(head, n_draws=2, rng=0).ravel())
+values = np.sqrt(al.simulation.simulate_spectrum(head, n_trials=2, rng=0).ravel())
 
 # %%
 # A law of squared singular values has the density 2 s ρ(s²) in s.
@@ -29,7 +29,7 @@ with style.sheet():
         ("first", {"color": style.EDGE, "linestyle": "--"}, "limit of wide heads"),
         ("tokens", {"color": style.PREDICTED}, "width 64, 1,000 tokens"),
     ):
-        law = al.attention_law(head, order)
+        law = al.law(head, order)
         distance = al.ks_distance(values**2, law)
         axes.plot(s, 2 * s * law.density(s**2), label=f"{name}: off by {distance:.3f}", **look)
     axes.set_xlabel(r"singular value of $\sqrt{n}\,A_\perp$")

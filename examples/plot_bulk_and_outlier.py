@@ -20,13 +20,15 @@ model = al.PooledSequences(
     correlation=al.prefix_correlation(length=20, prefix=5),
     weights=al.mean_weights(20),
 )
-print("critical signal norm", al.thresholds(model).sample_signal_norm)
+print("critical signal norm", al.thresholds(model).sample_signal)
 
 # %%
 # Five draws of 500 eigenvalues for each norm; the norms share their noise.
 
-spectra = np.moveaxis(al.simulate_spectrum(model, dimension=500, n_trials=5, rng=0), 0, 1)
-spike, law = al.predict(model), al.bulk_law(model)
+spectra = np.moveaxis(
+    al.simulation.simulate_spectrum(model, dimension=500, n_trials=5, rng=0), 0, 1
+)
+spike, law = al.predict(model), al.law(model)
 x = np.linspace(*law.edges, 600)
 
 with style.sheet():

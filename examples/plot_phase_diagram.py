@@ -31,9 +31,9 @@ with style.sheet():
         overlap = al.predict(model).squared_overlap
         image = axes.pcolormesh(norms, ratios[:, 0], overlap, vmin=0, vmax=1, rasterized=True)
         found = al.thresholds(model)
-        line = np.broadcast_to(found.sample_signal_norm, ratios.shape)
+        line = np.broadcast_to(found.sample_signal, ratios.shape)
         axes.plot(line, ratios, color="white", linewidth=1.2)
-        line = np.broadcast_to(found.population_signal_norm, ratios.shape)
+        line = np.broadcast_to(found.population_signal, ratios.shape)
         axes.plot(line, ratios, color="white", linewidth=1.2, linestyle="--")
         axes.set_title(f"{name} weights, SNR {model.snr:.0f}")
         axes.set_xlabel(r"signal norm $\|\mu\|$")

@@ -45,5 +45,5 @@ with style.sheet():
     right.set_ylabel("alignment with the signal")
     right.legend()
     for axes in (left, right):
-        axes.axvline(al.thresholds(model(1.0)).sample_signal_norm, color=style.EDGE, linestyle=":")
+        axes.axvline(al.thresholds(model(1.0)).sample_signal, color=style.EDGE, linestyle=":")
         axes.set_xlabel(r"signal norm $\|\mu\|$")

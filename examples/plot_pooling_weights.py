@@ -35,7 +35,7 @@ def model(signal_norm, weights):
     )
 
 
-seen = al.simulate_alignment(
+seen = al.simulation.simulate_alignment(
     model(spots, poolings["mean"]), 400, n_trials=8, rng=0, weights=list(poolings.values())
 ).squared_overlap
 

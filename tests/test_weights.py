@@ -128,7 +128,7 @@ def test_softmax_of_real_tokens_tends_to_the_causal_weights_like_one_over_root_d
     distances = []
     for d in (400, 1600, 6400):
         tokens = rng.standard_normal((60, L, d))
-        gaps = al.softmax_causal_weights(tokens, temperature) - al.causal_weights(L)
+        gaps = al.weights.softmax_causal_weights(tokens, temperature) - al.causal_weights(L)
         distances.append(np.linalg.norm(gaps, axis=-1).mean())
     ratios = np.array(distances[:-1]) / distances[1:]
     assert_allclose(ratios, 2, rtol=0.15)
@@ -136,14 +136,14 @@ def test_softmax_of_real_tokens_tends_to_the_causal_weights_like_one_over_root_d
 
 def test_softmax_prefers_tokens_that_are_alike():
     tokens = 6 * np.array([[1.0, 0], [0, 1], [1, 0]])
-    w = al.softmax_causal_weights(tokens, inverse_temperature=4.0)
+    w = al.weights.softmax_causal_weights(tokens, inverse_temperature=4.0)
     assert w[0] > w[1]
     assert w[2] == 0
 
 
 def test_softmax_of_huge_scores_does_not_overflow():
     tokens = 1e8 * np.random.default_rng(0).standard_normal((4, 3))
-    w = al.softmax_causal_weights(tokens, 1e8)
+    w = al.weights.softmax_causal_weights(tokens, 1e8)
     assert_allclose(w.sum(), 1)
 
 
@@ -156,11 +156,11 @@ def test_softmax_of_huge_scores_does_not_overflow():
         (lambda: al.causal_weights(1), "length must be a whole number of at least 2, got 1."),
         (lambda: al.causal_weights("9"), "length must be a whole number of at least 2, got '9'."),
         (
-            lambda: al.softmax_causal_weights(np.ones(3)),
+            lambda: al.weights.softmax_causal_weights(np.ones(3)),
             "embeddings must be of shape (..., length ≥ 2, dimension ≥ 1), got an array of shape",
         ),
         (
-            lambda: al.softmax_causal_weights([[1.0, np.nan], [0, 1]]),
+            lambda: al.weights.softmax_causal_weights([[1.0, np.nan], [0, 1]]),
             "embeddings must be finite, got",
         ),
         (

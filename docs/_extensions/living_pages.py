@@ -31,6 +31,7 @@ from attnlaw.cli import COMMANDS
 logger = logging.getLogger(__name__)
 
 MODULES = [
+    "results",
     "laws",
     "theory",
     "simulation",

@@ -1,160 +1,87 @@
 # The public names, and where each of them lives; `__init__.py` imports them from here on demand.
-from . import (
-    diagnostics,
-    estimators,
-    figures,
-    laws,
-    plotting,
-    simulation,
-    sweeps,
-    theory,
-)
-from ._checks import RegimeWarning
-from .correlations import (
-    autoregressive_correlation,
-    prefix_correlation,
-    spiked_correlation,
-)
-from .data.covariance import (
-    CovarianceAccumulator,
-    PooledCovariance,
-    pooled_covariance,
-    token_covariance,
-)
-from .estimators import (
-    Artefact,
-    AttentionPooling,
-    ComponentAnalysis,
-    OutlierTest,
-    PoolingWeights,
-    ReliableComponents,
-    SignalComponents,
-    learn_pooling_weights,
-    outlier_test,
-    pool_sequences,
-    reliable_components,
-    signal_components,
-)
-from .laws import Discrete, MarchenkoPastur, Semicircle, ks_distance
-from .models import (
-    MultiHeadPooling,
-    PooledClasses,
-    PooledSequences,
-    SelfAttention,
-    SequenceMixture,
-    Vocabulary,
-    effective_vocabulary,
-)
-from .results import (
-    Accuracy,
-    Alignment,
-    AttentionSpectrum,
-    ClassAccuracy,
-    ClassSpikes,
-    Spike,
-    Spikes,
-)
-from .simulation import (
-    LearnedWeights,
-    learn_weights,
-    simulate,
-    simulate_accuracy,
-    simulate_alignment,
-    simulate_attention,
-    simulate_attention_spectrum,
-    simulate_causal_weights,
-    simulate_classes,
-    simulate_mixture,
-    simulate_multi_head,
-    simulate_spectrum,
-)
-from .theory import (
-    ClassThresholds,
-    HeadCombination,
-    KeyNormOutlier,
-    Plan,
-    Thresholds,
-    Validity,
-    attention_law,
-    bulk_edge,
-    bulk_law,
-    class_thresholds,
-    combine_heads,
-    edge_parameter,
-    key_norm_outlier,
-    plan,
-    predict,
-    predict_accuracy,
-    predict_attention,
-    predict_classes,
-    predict_mixture,
-    predict_multi_head,
-    squared_overlap,
-    thresholds,
-    validity,
-)
-from .weights import (
-    causal_weights,
-    last_token_weights,
-    mean_weights,
-    optimal_direction,
-    optimal_weights,
-    softmax_causal_weights,
-)
+# They are bound with `as`, without which editors do not complete `al.`.
+from . import correlations as correlations
+from . import data as data
+from . import diagnostics as diagnostics
+from . import estimators as estimators
+from . import figures as figures
+from . import laws as laws
+from . import models as models
+from . import plotting as plotting
+from . import results as results
+from . import simulation as simulation
+from . import sweeps as sweeps
+from . import theory as theory
+from . import weights as weights
+from ._checks import RegimeWarning as RegimeWarning
+from .comparison import compare as compare
+from .correlations import autoregressive_correlation as autoregressive_correlation
+from .correlations import prefix_correlation as prefix_correlation
+from .correlations import spiked_correlation as spiked_correlation
+from .data.covariance import pooled_covariance as pooled_covariance
+from .data.covariance import token_covariance as token_covariance
+from .estimators import AttentionPooling as AttentionPooling
+from .estimators import SignalComponents as SignalComponents
+from .estimators import learn_pooling_weights as learn_pooling_weights
+from .estimators import outlier_test as outlier_test
+from .estimators import pool_sequences as pool_sequences
+from .estimators import reliable_components as reliable_components
+from .estimators import signal_components as signal_components
+from .laws import Discrete as Discrete
+from .laws import MarchenkoPastur as MarchenkoPastur
+from .laws import Semicircle as Semicircle
+from .laws import ks_distance as ks_distance
+from .models import MultiHeadPooling as MultiHeadPooling
+from .models import PooledClasses as PooledClasses
+from .models import PooledSequences as PooledSequences
+from .models import SelfAttention as SelfAttention
+from .models import SequenceMixture as SequenceMixture
+from .models import Vocabulary as Vocabulary
+from .models import effective_vocabulary as effective_vocabulary
+from .simulation import simulate as simulate
+from .simulation import simulate_accuracy as simulate_accuracy
+from .theory import law as law
+from .theory import plan as plan
+from .theory import predict as predict
+from .theory import predict_accuracy as predict_accuracy
+from .theory import squared_overlap as squared_overlap
+from .theory import thresholds as thresholds
+from .theory import validity as validity
+from .weights import causal_weights as causal_weights
+from .weights import last_token_weights as last_token_weights
+from .weights import mean_weights as mean_weights
+from .weights import optimal_direction as optimal_direction
+from .weights import optimal_weights as optimal_weights
 
 __all__ = [
-    "Accuracy",
-    "Alignment",
-    "Artefact",
     "AttentionPooling",
-    "AttentionSpectrum",
-    "ClassAccuracy",
-    "ClassSpikes",
-    "ClassThresholds",
-    "ComponentAnalysis",
-    "CovarianceAccumulator",
     "Discrete",
-    "HeadCombination",
-    "KeyNormOutlier",
-    "LearnedWeights",
     "MarchenkoPastur",
     "MultiHeadPooling",
-    "OutlierTest",
-    "Plan",
     "PooledClasses",
-    "PooledCovariance",
     "PooledSequences",
-    "PoolingWeights",
     "RegimeWarning",
-    "ReliableComponents",
     "SelfAttention",
     "Semicircle",
     "SequenceMixture",
     "SignalComponents",
-    "Spike",
-    "Spikes",
-    "Thresholds",
-    "Validity",
     "Vocabulary",
-    "attention_law",
     "autoregressive_correlation",
-    "bulk_edge",
-    "bulk_law",
     "causal_weights",
-    "class_thresholds",
-    "combine_heads",
+    "compare",
+    "correlations",
+    "data",
     "diagnostics",
-    "edge_parameter",
     "effective_vocabulary",
     "estimators",
     "figures",
-    "key_norm_outlier",
     "ks_distance",
     "last_token_weights",
+    "law",
     "laws",
     "learn_pooling_weights",
-    "learn_weights",
     "mean_weights",
+    "models",
     "optimal_direction",
     "optimal_weights",
     "outlier_test",
@@ -164,25 +91,13 @@ __all__ = [
     "pooled_covariance",
     "predict",
     "predict_accuracy",
-    "predict_attention",
-    "predict_classes",
-    "predict_mixture",
-    "predict_multi_head",
     "prefix_correlation",
     "reliable_components",
+    "results",
     "signal_components",
     "simulate",
     "simulate_accuracy",
-    "simulate_alignment",
-    "simulate_attention",
-    "simulate_attention_spectrum",
-    "simulate_causal_weights",
-    "simulate_classes",
-    "simulate_mixture",
-    "simulate_multi_head",
-    "simulate_spectrum",
     "simulation",
-    "softmax_causal_weights",
     "spiked_correlation",
     "squared_overlap",
     "sweeps",
@@ -190,6 +105,7 @@ __all__ = [
     "thresholds",
     "token_covariance",
     "validity",
+    "weights",
 ]
 
 __version__: str

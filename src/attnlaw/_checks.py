@@ -3,6 +3,8 @@
 The sentence: ``<argument> must be <condition>, got <value>.``
 """
 
+import inspect
+import warnings
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,19 @@ Random = np.random.Generator | int | None
 
 class RegimeWarning(UserWarning):
     """A formula is used outside the regime in which it was derived."""
+
+
+def warn_regime(message: str) -> None:
+    """Give a `RegimeWarning` at the line that called the library."""
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and _is_inside(frame.f_globals.get("__name__", "")):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, RegimeWarning, stacklevel=level)
+
+
+def _is_inside(module: str) -> bool:
+    """Whether a frame belongs to the library, or to the dispatch of its verbs."""
+    return module.partition(".")[0] in ("attnlaw", "functools")
 
 
 def invalid_argument(argument: str, condition: str, value: object) -> ValueError:

@@ -4,14 +4,19 @@ A sequence of length L carries signs s ∈ {±1}^L with E[s] = 0 and E[s sᵀ] =
 usual R; any symmetric positive semi-definite matrix with a unit diagonal does as well.
 """
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._checks import count, invalid_argument, real_array
+from attnlaw._checks import choice, count, invalid_argument, real_array
 from attnlaw._machine import require_memory
 
 __all__ = [
+    "KINDS",
     "autoregressive_correlation",
+    "by_name",
     "check_correlation",
     "prefix_correlation",
     "spiked_correlation",
@@ -135,6 +140,34 @@ def check_correlation(correlation: ArrayLike) -> NDArray[np.float64]:
             "correlation", "positive semi-definite", f"a smallest eigenvalue of {smallest:.3g}"
         )
     return R
+
+
+KINDS: Mapping[str, Callable[..., NDArray[np.float64]]] = {
+    "prefix": prefix_correlation,
+    "autoregressive": autoregressive_correlation,
+    "spiked": spiked_correlation,
+    "matrix": check_correlation,
+}
+
+
+def by_name(kind: str, **parameters: Any) -> NDArray[np.float64]:
+    """Return the correlation of a kind.
+
+    Parameters
+    ----------
+    kind : "prefix", "autoregressive", "spiked" or "matrix"
+        `prefix_correlation` and so on; a matrix is checked.
+    **parameters
+        Arguments of that function; ``correlation`` of a matrix.
+
+    Examples
+    --------
+    >>> by_name("prefix", length=3, prefix=2, within=0.5)
+    array([[1. , 0.5, 0. ],
+           [0.5, 1. , 0. ],
+           [0. , 0. , 1. ]])
+    """
+    return KINDS[choice("correlation.kind", kind, tuple(KINDS))](**parameters)
 
 
 def _checked_length(length: int) -> int:

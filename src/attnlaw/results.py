@@ -1,4 +1,4 @@
-"""What theory predicts and simulation observes: one type for both, compared field by field."""
+"""Answers: what theory predicts and simulation observes, compared field by field, and plans."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw._checks import Floats, Real
+from attnlaw._checks import Floats, Real, count, invalid_argument, scalar_or_array
 
 __all__ = [
     "Accuracy",
@@ -14,8 +14,11 @@ __all__ = [
     "AttentionSpectrum",
     "ClassAccuracy",
     "ClassSpikes",
+    "Plan",
     "Spike",
     "Spikes",
+    "Thresholds",
+    "Validity",
 ]
 
 Flag = bool | NDArray[np.bool_]
@@ -108,3 +111,80 @@ class AttentionSpectrum:
     second_singular_value: Real  # s₂(A)
     squared_frobenius_norm: Real  # ‖A‖²
     stable_rank: Real  # ‖A‖²/s₁²
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thresholds:
+    """Critical signals of a model: of its signal norm, or of the scale of its class means.
+
+    Infinite when the weights keep no signal, 0 when an outlier shows without any. Models with
+    several outliers have an axis of them at the end, that of the strongest first.
+    """
+
+    population_signal: Real  # beyond it the population covariance C has the outlier
+    sample_signal: Real  # beyond it the sample covariance S has it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Validity:
+    """How close the bulk of a model is to its limit law."""
+
+    effective_length: float  # L_eff = κ²/Σw⁴: positions that the weights really use
+    fourth_moment_deviation: Real  # relative excess of the bulk's fourth moment over the law's
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a wanted squared overlap takes, each need with everything else held fixed.
+
+    A ratio of 0 (an infinite number) says that no number is large enough; `obstacles` says why.
+    """
+
+    squared_overlap: Real  # ζ that is wanted
+    sample_ratio: Real  # γ = d/N, the largest that does; 0 when none does
+    vocab_ratio: Real  # δ = d/V, the largest that does; 0 when none does
+    signal: Real  # ‖μ‖ or signal scale, the smallest that does; infinite when none does
+    ceiling: Real  # ‖μ‖²/(‖μ‖²+d/V_eff) for tokens: ζ of samples without number and noise
+    sample_limit: Real  # ζ with infinitely many samples
+    vocab_limit: Real  # ζ with an infinite vocabulary
+
+    def n_samples(self, dimension: int) -> Real:
+        """Smallest whole N = ⌈d/γ⌉ at a dimension; infinite where none does."""
+        return _whole(dimension, self.sample_ratio, step=1)
+
+    def n_vocab(self, dimension: int) -> Real:
+        """Smallest even V ≥ d/δ at a dimension; infinite where none does."""
+        return _whole(dimension, self.vocab_ratio, step=2)
+
+    @property
+    def obstacles(self) -> tuple[str, ...]:
+        """Sentences that say which needs cannot be met, and why; of a plan for one model."""
+        if any(np.ndim(value) for value in vars(self).values()):
+            raise invalid_argument(
+                "plan", "of a single model when its obstacles are asked for", self
+            )
+        wanted, found = f"a squared overlap of {self.squared_overlap:.4g}", []
+        if self.sample_ratio == 0 and self.sample_limit <= self.ceiling <= self.squared_overlap:
+            found.append(
+                f"No number of samples gives {wanted}: with tokens from this table the "
+                f"ceiling is ‖μ‖²/(‖μ‖² + d/V_eff) = {self.ceiling:.4g}."
+            )
+        elif self.sample_ratio == 0:
+            found.append(
+                f"No number of samples gives {wanted}: with infinitely many it is "
+                f"{self.sample_limit:.4g}."
+            )
+        if self.vocab_ratio == 0:
+            found.append(
+                f"No vocabulary gives {wanted}: with an infinite one it is {self.vocab_limit:.4g}."
+            )
+        if np.isinf(self.signal):
+            found.append(f"No signal gives {wanted}: the weights keep none of it.")
+        return tuple(found)
+
+
+def _whole(dimension: int, ratio: Real, *, step: int) -> Real:
+    d, c = count("dimension", dimension), np.asarray(ratio)
+    # a ratio that is a whole number up to rounding does not cost one more
+    n = step * np.ceil(d / np.where(c > 0, c, 1.0) / step * (1 - 1e-12))
+    return scalar_or_array(np.where(c > 0, n, np.inf))

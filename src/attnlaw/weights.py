@@ -1,12 +1,17 @@
 """Pooling weights: how much of each position goes into the pooled embedding."""
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._checks import count, invalid_argument, real, real_array
+from attnlaw._checks import choice, count, invalid_argument, real, real_array
 from attnlaw.correlations import check_correlation
 
 __all__ = [
+    "BY_CORRELATION",
+    "BY_LENGTH",
+    "by_name",
     "causal_weights",
     "last_token_weights",
     "mean_weights",
@@ -178,6 +183,50 @@ def optimal_weights(correlation: ArrayLike) -> NDArray[np.float64]:
             "optimum, use optimal_direction(correlation) for the unnormalised eigenvector."
         )
     return np.asarray(P1 / mass)
+
+
+BY_LENGTH: dict[str, Callable[[int], NDArray[np.float64]]] = {
+    "mean": mean_weights,
+    "causal": causal_weights,
+    "last": last_token_weights,
+}
+BY_CORRELATION: dict[str, Callable[[ArrayLike], NDArray[np.float64]]] = {
+    "optimal": optimal_weights,
+    "direction": optimal_direction,
+}
+
+
+def by_name(
+    name: str, length: int, correlation: ArrayLike | None = None, *, argument: str = "weights"
+) -> NDArray[np.float64]:
+    """Return the weights of a name.
+
+    Parameters
+    ----------
+    name : str
+        "mean", "causal" or "last"; where a correlation is known also "optimal"
+        (`optimal_weights`) or "direction" (`optimal_direction`).
+    length : int
+        Sequence length L.
+    correlation : array of shape (length, length), optional
+        Positional correlation R.
+    argument : str
+        What an error calls the name.
+
+    Examples
+    --------
+    >>> by_name("mean", 2)
+    array([0.5, 0.5])
+    >>> by_name("median", 2)
+    Traceback (most recent call last):
+    ValueError: weights must be one of 'mean', 'causal', 'last', got 'median'.
+    """
+    others = () if correlation is None else tuple(BY_CORRELATION)
+    choice(argument, name, (*BY_LENGTH, *others))
+    if name in BY_LENGTH:
+        return BY_LENGTH[name](length)
+    assert correlation is not None  # else the name is no choice
+    return BY_CORRELATION[name](correlation)
 
 
 def _top_eigenspace(correlation: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

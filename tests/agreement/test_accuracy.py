@@ -19,7 +19,7 @@ WEIGHTS = {
     "optimal": al.optimal_weights(PREFIX),
 }
 RIDGE = 0.05
-FIELDS = [f.name for f in fields(al.Accuracy)]
+FIELDS = [f.name for f in fields(al.results.Accuracy)]
 
 
 def model(weights, **changes):
@@ -71,7 +71,7 @@ def learned_trial(right, rng):
     V = len(sample.table)
     table = sample.table + right.signal_norm * np.outer(token_classes(V), np.eye(d)[0])
     y = sample.signs[:, 0].astype(float)
-    learned = al.learn_weights(sample.tokens, y, table=table, ridge=RIDGE, n_restarts=1)
+    learned = al.simulation.learn_weights(sample.tokens, y, table=table, ridge=RIDGE, n_restarts=1)
     signs = sample_signs(PREFIX, 20_000, rng)
     scores = pool(table @ learned.coefficients, sample_tokens(signs, V, rng), learned.weights)
     return learned.weights, np.mean(np.sign(scores) == signs[:, 0])

@@ -34,8 +34,8 @@ def linear_second_moment(n, d, beta):
 
 def test_linear_equivalent_has_the_moments_of_the_first_order_law(z_score):
     model = head(300, 75, 1.0)
-    values = al.simulate_attention_spectrum(model, 30, rng=0, matrix="linear")
-    law = al.attention_law(model, "first")
+    values = al.simulation.simulate_spectrum(model, n_trials=30, rng=0, matrix="linear")
+    law = al.law(model, "first")
     assert abs(z_score(values.mean(axis=1), law.moment(1))) < 5  # E m₁ = θ₁ at any size
     m2 = (values**2).mean(axis=1)
     assert abs(z_score(m2, linear_second_moment(300, 75, 1.0))) < 5
@@ -48,17 +48,17 @@ def test_linear_equivalent_has_the_moments_of_the_first_order_law(z_score):
 def test_linear_equivalent_has_the_first_order_law():
     for d in (500, 60):
         model = head(500, d, 1.0)
-        values = al.simulate_attention_spectrum(model, 3, rng=1, matrix="linear")
-        assert distance(al.attention_law(model, "first"), values) < 0.005
+        values = al.simulation.simulate_spectrum(model, n_trials=3, rng=1, matrix="linear")
+        assert distance(al.law(model, "first"), values) < 0.005
 
 
 def test_square_heads_have_the_first_order_law():
     # n = d_k = 1000, β = 1, ten draws, the top three removed: the paper's own regime.
     model = head(1000, 1000, 1.0)
-    values = al.simulate_attention_spectrum(model, 10, rng=0)[:, :-3]
-    law = al.attention_law(model, "first")
+    values = al.simulation.simulate_spectrum(model, n_trials=10, rng=0)[:, :-3]
+    law = al.law(model, "first")
     assert distance(law, values) < 0.03
-    assert distance(al.attention_law(model, "tokens"), values) < 0.008
+    assert distance(al.law(model, "tokens"), values) < 0.008
     noise_alone = np.expm1(1.0) * al.MarchenkoPastur(1.0)
     assert distance(noise_alone, values) > 0.05
 
@@ -76,31 +76,31 @@ def test_square_heads_have_the_first_order_law():
 )
 def test_realistic_heads_have_the_law_of_their_size(d, beta, first, norms, tokens):
     model = head(500, d, beta)
-    values = al.simulate_attention_spectrum(model, 4, rng=2)
-    assert distance(al.attention_law(model, "first"), values) > first
-    assert distance(al.attention_law(model, "norms"), values) < norms
-    assert distance(al.attention_law(model), values) < tokens
+    values = al.simulation.simulate_spectrum(model, n_trials=4, rng=2)
+    assert distance(al.law(model, "first"), values) > first
+    assert distance(al.law(model, "norms"), values) < norms
+    assert distance(al.law(model), values) < tokens
 
 
 @pytest.mark.slow
 def test_realistic_head_of_the_issue():
     # n = 2000, d_k = 64, β = 1: first order .12, powers .064; asked for: below .03.
     model = head(2000, 64, 1.0)
-    values = al.simulate_attention_spectrum(model, 3, rng=0)
-    assert distance(al.attention_law(model, "first"), values) > 0.1
-    assert 0.05 < distance(al.attention_law(model, "powers"), values) < 0.08
-    assert distance(al.attention_law(model, "norms"), values) < 0.012
-    assert distance(al.attention_law(model), values) < 0.008
+    values = al.simulation.simulate_spectrum(model, n_trials=3, rng=0)
+    assert distance(al.law(model, "first"), values) > 0.1
+    assert 0.05 < distance(al.law(model, "powers"), values) < 0.08
+    assert distance(al.law(model, "norms"), values) < 0.012
+    assert distance(al.law(model), values) < 0.008
 
 
 @pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
 @pytest.mark.parametrize("combination", ["concatenate", "mean"])
 def test_several_heads(combination):
     model = head(400, 100, 0.7, n_heads=4, combination=combination)
-    values = al.simulate_attention_spectrum(model, 3, rng=3)
-    law = al.attention_law(model, "first")
+    values = al.simulation.simulate_spectrum(model, n_trials=3, rng=3)
+    law = al.law(model, "first")
     assert distance(law, values) < 0.03
-    assert distance(al.attention_law(model), values) < 0.01
+    assert distance(al.law(model), values) < 0.01
     # φ = n/d_k kept for every head, instead of n/(h d_k), is far off:
     phi, theta = 4.0, np.expm1(0.49)
     rows = 0.49 * al.MarchenkoPastur(phi) + (theta - 0.49)
@@ -114,9 +114,9 @@ def test_several_heads(combination):
 
 def test_values_and_output_multiply_the_law():
     model = head(400, 100, 0.7, n_heads=2, value_dimension=100, output_dimension=250)
-    values = al.simulate_attention_spectrum(model, 3, rng=4)
+    values = al.simulation.simulate_spectrum(model, n_trials=3, rng=4)
     for order in ("first", "tokens"):
-        law = al.attention_law(model, order)
+        law = al.law(model, order)
         assert law.atom.mass[0] == pytest.approx(0.5)
         assert distance(law, values) < 0.02
 
@@ -128,8 +128,8 @@ def test_prediction_meets_observation(z_score):
     allowance besides; at n = 200 alone the energy is eight standard errors off.
     """
     models = head(200, 64, 0.7), head(400, 64, 0.7)
-    seen = [al.simulate_attention(m, k, rng=5) for m, k in zip(models, (120, 60), strict=True)]
-    said = [al.predict_attention(m) for m in models]
+    seen = [al.simulate(m, n_trials=k, rng=5) for m, k in zip(models, (120, 60), strict=True)]
+    said = [al.predict(m) for m in models]
 
     def errors(name):
         gaps = [getattr(a, name) - getattr(b, name) for a, b in zip(seen, said, strict=True)]
@@ -158,12 +158,12 @@ def test_inputs_that_are_not_orthonormal(name):
         "half rank": [0.0, 2.0],
     }[name]
     model = head(n, n, 0.5, input_spectrum=spectrum)
-    law = al.attention_law(model, "first")
-    exact = al.simulate_attention_spectrum(model, 3, rng=6, matrix="linear")
+    law = al.law(model, "first")
+    exact = al.simulation.simulate_spectrum(model, n_trials=3, rng=6, matrix="linear")
     assert distance(law, exact) < 0.008
-    values = al.simulate_attention_spectrum(model, 3, rng=6)
+    values = al.simulation.simulate_spectrum(model, n_trials=3, rng=6)
     assert distance(law, values) < 0.02
-    assert distance(al.attention_law(head(n, n, 0.5), "first"), values) > 0.06
+    assert distance(al.law(head(n, n, 0.5), "first"), values) > 0.06
     # The largest is E + (an)^{−2/3} X, X of the Tracy–Widom law, with density (a/π)√(E − x).
     edge = law.edges[-1]
     a = np.pi * law.density(0.999 * edge) / np.sqrt(0.001 * edge)
@@ -171,7 +171,7 @@ def test_inputs_that_are_not_orthonormal(name):
     spread = TRACY_WIDOM_STD * scale
     z = (exact[:, -1].mean() - (edge + TRACY_WIDOM_MEAN * scale)) / (spread / 3**0.5)
     assert abs(z) < 5
-    orthonormal = al.attention_law(head(n, n, 0.5), "first").edges[-1]
+    orthonormal = al.law(head(n, n, 0.5), "first").edges[-1]
     assert abs(exact[:, -1].mean() - orthonormal) > 5 * spread
 
 
@@ -183,11 +183,11 @@ def test_realistic_heads_over_realistic_inputs(name):
     if name == "gaussian":
         spectrum = al.MarchenkoPastur(1.0).quantile((np.arange(n) + 0.5) / n)
     model = head(n, 250, 0.8, input_spectrum=spectrum)
-    values = al.simulate_attention_spectrum(model, 3, rng=8)
+    values = al.simulation.simulate_spectrum(model, n_trials=3, rng=8)
     # over three seeds: .010–.013, .032–.035 and .055–.064
-    assert distance(al.attention_law(model), values) < 0.018
-    assert distance(al.attention_law(model, "first"), values) > 0.025  # the head is not the limit
-    assert distance(al.attention_law(head(n, 250, 0.8)), values) > 0.045  # nor the inputs alike
+    assert distance(al.law(model), values) < 0.018
+    assert distance(al.law(model, "first"), values) > 0.025  # the head is not the limit
+    assert distance(al.law(head(n, 250, 0.8)), values) > 0.045  # nor the inputs alike
 
 
 def key_norm_overlaps(model, seed):
@@ -207,7 +207,7 @@ def key_norm_overlaps(model, seed):
 @pytest.mark.parametrize(("n", "d", "beta"), [(800, 8, 0.5), (800, 16, 0.6), (1000, 32, 0.8)])
 def test_key_norms_stand_alone_in_the_gap(n, d, beta, z_score):
     model = head(n, d, beta)
-    found = al.key_norm_outlier(model)
+    found = al.theory.key_norm_outlier(model)
     assert found.locations.size == 1
     seen = []
     for seed in range(8):
@@ -223,7 +223,7 @@ def test_key_norms_stand_alone_in_the_gap(n, d, beta, z_score):
 
 def test_key_norms_are_lost_where_there_is_no_gap():
     model = head(600, 600, 1.0)
-    assert al.key_norm_outlier(model).locations.size == 0
+    assert al.theory.key_norm_outlier(model).locations.size == 0
     _, overlaps = key_norm_overlaps(model, 0)
     assert overlaps.max() < 0.1
 
@@ -233,7 +233,7 @@ def test_strong_term_leaves_the_top_of_the_gaussian_equivalent(z_score):
     n, d, beta = 800, 20, 2.0
     rng = np.random.default_rng(7)
     model = head(n, d, beta)
-    found = al.key_norm_outlier(model, "first")
+    found = al.theory.key_norm_outlier(model, "first")
     assert found.is_detached
     tops = []
     for _ in range(8):

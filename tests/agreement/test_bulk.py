@@ -72,10 +72,10 @@ def test_spectrum_has_the_predicted_law(name, sampling):
     """Eigenvalues repel, so the distance is O(1/d), far below that of independent draws."""
     d = 120
     model = noise(name, sampling)
-    spectrum = al.simulate_spectrum(model, d, 8, rng=0)
-    assert kolmogorov_smirnov(spectrum, al.bulk_law(model)) < 3 / d
+    spectrum = al.simulation.simulate_spectrum(model, d, 8, rng=0)
+    assert kolmogorov_smirnov(spectrum, al.law(model)) < 3 / d
     for wrong in halved_ratios(model):
-        assert kolmogorov_smirnov(spectrum, al.bulk_law(wrong)) > 3 / d
+        assert kolmogorov_smirnov(spectrum, al.law(wrong)) > 3 / d
 
 
 @pytest.mark.parametrize("sampling", ["token", "gaussian"])
@@ -83,9 +83,9 @@ def test_spectrum_has_the_predicted_law(name, sampling):
 def test_moments_agree_once_two_sizes_remove_the_bias(name, sampling):
     """Moments have bias and spread of one order, 1/d; 2 m(2d) − m(d) has no bias of that order."""
     model = noise(name, sampling)
-    small = al.simulate_spectrum(model, 60, 100, rng=0)
-    large = al.simulate_spectrum(model, 120, 100, rng=1)
-    law = al.bulk_law(model)
+    small = al.simulation.simulate_spectrum(model, 60, 100, rng=0)
+    large = al.simulation.simulate_spectrum(model, 120, 100, rng=1)
+    law = al.law(model)
     for k in (1, 2, 3, 4):
         m_small, m_large = (np.mean(x**k, axis=-1) for x in (small, large))
         mean = 2 * m_large.mean() - m_small.mean()
@@ -94,7 +94,7 @@ def test_moments_agree_once_two_sizes_remove_the_bias(name, sampling):
         )
         assert abs(mean - law.moment(k)) < 5 * error, k
         for wrong in halved_ratios(model) if k > 1 else ():
-            assert abs(mean - al.bulk_law(wrong).moment(k)) > 5 * error, k
+            assert abs(mean - al.law(wrong).moment(k)) > 5 * error, k
 
 
 @pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
@@ -120,8 +120,8 @@ def test_one_position_is_poisson_and_not_free_poisson():
     """L_eff = 1: the law of the limit does not hold for tokens."""
     d = 240
     single = replace(noise("plenty"), correlation=np.eye(1), weights=np.ones(1))
-    law = al.bulk_law(replace(single, sampling="gaussian"))
-    tokens = al.simulate_spectrum(single, d, 8, rng=0)
-    gaussian = al.simulate_spectrum(replace(single, sampling="gaussian"), d, 8, rng=0)
+    law = al.law(replace(single, sampling="gaussian"))
+    tokens = al.simulation.simulate_spectrum(single, d, 8, rng=0)
+    gaussian = al.simulation.simulate_spectrum(replace(single, sampling="gaussian"), d, 8, rng=0)
     assert kolmogorov_smirnov(gaussian, law) < 3 / d
     assert kolmogorov_smirnov(tokens, law) > 6 / d

@@ -29,11 +29,11 @@ def distance(law, values):
 )
 def test_causal_heads_have_the_law(n, d, beta, most, limit_is_off_by):
     model = head(n, d, beta)
-    values = al.simulate_attention_spectrum(model, 6, rng=5)
-    assert distance(al.attention_law(model), values) < most
-    assert distance(al.attention_law(model, "first"), values) > limit_is_off_by
+    values = al.simulation.simulate_spectrum(model, n_trials=6, rng=5)
+    assert distance(al.law(model), values) < most
+    assert distance(al.law(model, "first"), values) > limit_is_off_by
     unmasked = al.SelfAttention(n_tokens=n, head_dimension=d, inverse_temperature=beta)
-    assert distance(al.attention_law(unmasked), values) > 0.1
+    assert distance(al.law(unmasked), values) > 0.1
 
 
 @pytest.mark.parametrize(
@@ -48,36 +48,36 @@ def test_causal_heads_have_the_law(n, d, beta, most, limit_is_off_by):
 )
 def test_variants_of_causal_heads_have_the_law(more):
     model = head(300, 32, 0.8, **more)
-    values = al.simulate_attention_spectrum(model, 5, rng=6)
-    assert distance(al.attention_law(model), values) < 0.02
+    values = al.simulation.simulate_spectrum(model, n_trials=5, rng=6)
+    assert distance(al.law(model), values) < 0.02
 
 
 def test_shared_keys_matter_in_a_mean_of_heads():
     shared = head(300, 16, 0.8, n_heads=4, combination="mean", n_key_heads=1)
-    values = al.simulate_attention_spectrum(shared, 5, rng=7)
+    values = al.simulation.simulate_spectrum(shared, n_trials=5, rng=7)
     own = head(300, 16, 0.8, n_heads=4, combination="mean")
-    assert distance(al.attention_law(own), values) > 2 * distance(al.attention_law(shared), values)
+    assert distance(al.law(own), values) > 2 * distance(al.law(shared), values)
 
 
 def test_independent_scores_have_the_closed_form():
     model = head(500, 20_000, 0.3)
-    values = al.simulate_attention_spectrum(model, 4, rng=8)
+    values = al.simulation.simulate_spectrum(model, n_trials=4, rng=8)
     assert distance(CausalLaw(np.expm1(0.09)), values) < 0.012
-    assert distance(al.attention_law(model), values) < 0.01
+    assert distance(al.law(model), values) < 0.01
 
 
 @pytest.mark.parametrize("more", [{}, {"n_heads": 2}, {"n_heads": 2, "combination": "mean"}])
 def test_predicted_norms_are_those_drawn(z_score, more):
     model = head(150, 48, 0.9, **more)
-    predicted = al.predict_attention(model)
-    seen = al.simulate_attention(model, 60, rng=9)
+    predicted = al.predict(model)
+    seen = al.simulate(model, n_trials=60, rng=9)
     for name in ("mean_square", "squared_frobenius_norm"):
         assert abs(z_score(getattr(seen, name), getattr(predicted, name))) < 5
     for name in ("top_singular_value", "second_singular_value"):
         assert getattr(predicted, name) == pytest.approx(getattr(seen, name).mean(), rel=0.02)
     assert predicted.bulk_edge == pytest.approx(seen.bulk_edge.mean(), rel=0.1)
     # unmasked heads have another norm altogether
-    unmasked = al.predict_attention(
+    unmasked = al.predict(
         al.SelfAttention(n_tokens=150, head_dimension=48, inverse_temperature=0.9, **more)
     )
     assert abs(z_score(seen.squared_frobenius_norm, unmasked.squared_frobenius_norm)) > 20

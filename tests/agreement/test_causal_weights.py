@@ -18,7 +18,7 @@ MODEL = al.PooledSequences(
 
 
 def squared_error(model, dimension, n_sequences=2000):
-    seen = al.simulate_causal_weights(model, dimension, n_sequences, rng=0)
+    seen = al.simulation.simulate_causal_weights(model, dimension, n_sequences, rng=0)
     return np.sum((seen - al.causal_weights(LENGTH)) ** 2, axis=-1)
 
 

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 import attnlaw as al
-from attnlaw.simulation.class_accuracy import simulate_class_accuracy
 from attnlaw.theory import class_accuracy as theory
-from attnlaw.theory.class_accuracy import predict_class_accuracy
 
 RIDGE = 0.05
 LENGTH, PREFIX = 20, 5
@@ -44,11 +42,11 @@ def test_accuracy_agrees_and_that_of_the_other_sampling_does_not(
     classifier, n_classes, z_score, other_sampling
 ):
     right = model(n_classes, al.mean_weights(LENGTH))
-    seen = simulate_class_accuracy(
+    seen = al.simulate_accuracy(
         right, 400, 6, rng=0, ridge=RIDGE, classifier=classifier, n_test=8000
     )
     predicted, wrong = (
-        predict_class_accuracy(m, RIDGE, classifier=classifier)
+        al.predict_accuracy(m, RIDGE, classifier=classifier)
         for m in (right, other_sampling(right))
     )
     assert abs(z_score(seen.accuracy, predicted.accuracy)) < 5
@@ -62,10 +60,10 @@ def test_accuracy_agrees_and_that_of_the_other_sampling_does_not(
 def test_noise_depends_on_the_class(classifier, z_score):
     """Tokens of a class are met again in its sequences; five tokens a sequence show it best."""
     right = model(10, al.optimal_weights(R))
-    seen = simulate_class_accuracy(
+    seen = al.simulate_accuracy(
         right, 400, 8, rng=0, ridge=RIDGE, classifier=classifier, n_test=8000
     ).accuracy
-    predicted = predict_class_accuracy(right, RIDGE, classifier=classifier).accuracy
+    predicted = al.predict_accuracy(right, RIDGE, classifier=classifier).accuracy
     assert abs(z_score(seen, predicted)) < 5
     assert z_score(seen, common_covariance(right, classifier)) < -5
 
@@ -73,10 +71,10 @@ def test_noise_depends_on_the_class(classifier, z_score):
 @pytest.mark.parametrize("classifier", theory.CLASSIFIERS)
 def test_gaussian_sampling_agrees(classifier, z_score):
     right = model(5, al.causal_weights(LENGTH), sampling="gaussian", sample_ratio=0.8)
-    seen = simulate_class_accuracy(
+    seen = al.simulate_accuracy(
         right, 300, 8, rng=0, ridge=RIDGE, classifier=classifier, n_test=8000
     ).accuracy
-    predicted = predict_class_accuracy(right, RIDGE, classifier=classifier).accuracy
-    many = predict_class_accuracy(replace(right, sample_ratio=0.2), RIDGE, classifier=classifier)
+    predicted = al.predict_accuracy(right, RIDGE, classifier=classifier).accuracy
+    many = al.predict_accuracy(replace(right, sample_ratio=0.2), RIDGE, classifier=classifier)
     assert abs(z_score(seen, predicted)) < 5
     assert abs(z_score(seen, many.accuracy)) > 5

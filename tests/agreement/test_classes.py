@@ -62,8 +62,8 @@ FIELDS = (
 
 def scores(model, seed):
     """Return a function of a prediction: for each field, its deviations in standard errors."""
-    small = al.simulate_classes(model, DIMENSION, TRIALS, rng=seed)
-    large = al.simulate_classes(model, 2 * DIMENSION, TRIALS, rng=seed + 1000)
+    small = al.simulate(model, DIMENSION, TRIALS, rng=seed)
+    large = al.simulate(model, 2 * DIMENSION, TRIALS, rng=seed + 1000)
 
     def of(predicted):
         result = {}
@@ -79,12 +79,12 @@ def scores(model, seed):
 
 def assert_only_the_right_formula_fits(model, seed):
     deviation = scores(model, seed)
-    predicted = al.predict_classes(model)
+    predicted = al.predict(model)
     assert predicted.is_detectable.all()
     for field, z in deviation(predicted).items():
         assert np.abs(z).max() < 5, field
     other = "gaussian" if model.sampling == "token" else "token"
-    wrong = deviation(al.predict_classes(replace(model, sampling=other)))
+    wrong = deviation(al.predict(replace(model, sampling=other)))
     for field in ("top_eigenvalues", "squared_overlaps", "population_overlaps"):
         assert np.abs(wrong[field]).max() > 5, field
 
@@ -114,7 +114,7 @@ def test_shares_and_colour_matter(name, changes):
     """The nearest wrong models: equal shares; white noise of the same mean."""
     weak = replace(MODELS[name], signal_scale=0.6)
     deviation = scores(weak, 0)
-    right, wrong = (deviation(al.predict_classes(x)) for x in (weak, replace(weak, **changes)))
+    right, wrong = (deviation(al.predict(x)) for x in (weak, replace(weak, **changes)))
     for field in ("squared_overlaps", "population_overlaps", "class_overlaps"):
         assert np.abs(right[field]).max() < 5, field
         assert np.abs(wrong[field]).max() > 5, field
@@ -128,13 +128,13 @@ def test_noise_lent_by_the_table_does_not_depend_on_the_shares():
         vocab_ratio=1.0,
         weights=al.optimal_weights(PREFIX),
     )
-    small = al.simulate_classes(silent, DIMENSION, TRIALS, rng=0).population_eigenvalues
-    large = al.simulate_classes(silent, 2 * DIMENSION, TRIALS, rng=1).population_eigenvalues
+    small = al.simulate(silent, DIMENSION, TRIALS, rng=0).population_eigenvalues
+    large = al.simulate(silent, 2 * DIMENSION, TRIALS, rng=1).population_eigenvalues
     # two equal spikes repel each other, by O(d^(−1/2)); their mean does not know it
     a, b = small.mean(axis=1), large.mean(axis=1)
     error = np.sqrt((4 * b.var(ddof=1) + a.var(ddof=1)) / TRIALS)
     mean = 2 * b.mean() - a.mean()
-    predicted = al.predict_classes(silent).population_eigenvalues
+    predicted = al.predict(silent).population_eigenvalues
     assert predicted[0] == pytest.approx(predicted[1])
     assert abs(mean - predicted[0]) < 5 * error
     t = silent.snr * 1.0 / (3 * 0.1) - 1.0  # δ/(K π_k) in place of δ, for the rare classes
@@ -163,14 +163,14 @@ def test_bulk_of_coloured_noise_has_the_predicted_law(ratios, sampling):
     values = np.concatenate(spectra)
     values = np.where(values > 1e-9 * values.max(), values, 0.0)  # the zeros of a singular S
     white = replace(model, noise_spectrum=[1.0] * 4)
-    assert al.ks_distance(values, al.bulk_law(model)) < 4 / d
-    assert al.ks_distance(values, al.bulk_law(white)) > 10 / d
+    assert al.ks_distance(values, al.law(model)) < 4 / d
+    assert al.ks_distance(values, al.law(white)) > 10 / d
 
 
 def test_infinite_vocabulary_agrees():
     fresh = replace(MODELS["coloured noise"], vocab_ratio=0.0)
-    predicted = al.predict_classes(fresh)
-    seen = al.simulate_classes(fresh, DIMENSION, 3, rng=0)
+    predicted = al.predict(fresh)
+    seen = al.simulate(fresh, DIMENSION, 3, rng=0)
     for field in ("population_eigenvalues", "population_overlaps"):
         expected = np.broadcast_to(getattr(predicted, field), (3, 2))
         np.testing.assert_allclose(getattr(seen, field), expected, rtol=1e-9)

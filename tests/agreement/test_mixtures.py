@@ -44,8 +44,8 @@ FIXED_WEIGHTS = al.SequenceMixture(
 
 def scores(mixture, predictions, fields=FIELDS, seed=0):
     """Return deviations of several predictions in standard errors, field by field."""
-    small = al.simulate_mixture(mixture, DIMENSION, TRIALS, rng=seed)
-    large = al.simulate_mixture(mixture, 2 * DIMENSION, TRIALS, rng=seed + 1000)
+    small = al.simulate(mixture, DIMENSION, TRIALS, rng=seed)
+    large = al.simulate(mixture, 2 * DIMENSION, TRIALS, rng=seed + 1000)
     result = []
     for predicted in predictions:
         z = {}
@@ -62,7 +62,7 @@ def scores(mixture, predictions, fields=FIELDS, seed=0):
 def test_outlier_and_overlap_agree_and_those_of_the_other_sampling_do_not(drawn, sampling):
     mixture = replace(drawn, sampling=sampling)
     other = replace(mixture, sampling="gaussian" if sampling == "token" else "token")
-    right, wrong = scores(mixture, [al.predict_mixture(mixture), al.predict_mixture(other)])
+    right, wrong = scores(mixture, [al.predict(mixture), al.predict(other)])
     for field in FIELDS:
         assert abs(right[field]) < 5, field
     assert abs(wrong["squared_overlap"]) > 5
@@ -76,7 +76,7 @@ def test_mean_gains_are_not_enough_when_the_noise_differs():
     naive = al.squared_overlap(
         signal_norm=1.5, vocab_ratio=0.0, sample_ratio=1.5, snr=mixture.snr, sampling="gaussian"
     )
-    predicted = al.predict_mixture(infinite)
+    predicted = al.predict(infinite)
     wrong = replace(predicted, squared_overlap=naive)
     right, wrong = scores(infinite, [predicted, wrong], ["squared_overlap", "top_eigenvalue"])
     assert abs(right["squared_overlap"]) < 5
@@ -94,7 +94,7 @@ def test_bulk_has_the_law_of_the_free_sum(sampling):
         spectra.append(np.linalg.eigvalsh(X.T @ X / len(X)))
     values = np.concatenate(spectra)
     values = np.where(values > 1e-9 * values.max(), values, 0.0)
-    law = al.bulk_law(mixture)
+    law = al.law(mixture)
     uniform = mixture.noise_gain * (al.MarchenkoPastur(0.3) @ al.MarchenkoPastur(1.5))
     assert al.ks_distance(values, law) < 4 / d
     assert al.ks_distance(values, uniform) > 8 / d
@@ -102,7 +102,7 @@ def test_bulk_has_the_law_of_the_free_sum(sampling):
 
 def test_trials_share_their_noise_among_norms():
     several = replace(UNEQUAL, signal_norm=np.array([0.5, 1.5]))
-    seen = al.simulate_mixture(several, 30, 3, rng=5)
-    alone = al.simulate_mixture(UNEQUAL, 30, 3, rng=5)
+    seen = al.simulate(several, 30, 3, rng=5)
+    alone = al.simulate(UNEQUAL, 30, 3, rng=5)
     np.testing.assert_allclose(seen.top_eigenvalue[:, 1], alone.top_eigenvalue)
     assert seen.squared_overlap.shape == (3, 2)

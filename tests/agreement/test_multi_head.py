@@ -33,8 +33,8 @@ MODELS = {
 
 
 def deviations(model):
-    small = al.simulate_multi_head(model, DIMENSION, TRIALS, rng=0)
-    large = al.simulate_multi_head(model, 2 * DIMENSION, TRIALS, rng=1000)
+    small = al.simulate(model, DIMENSION, TRIALS, rng=0)
+    large = al.simulate(model, 2 * DIMENSION, TRIALS, rng=1000)
 
     def of(predicted):
         seen = predicted.is_detectable
@@ -55,10 +55,10 @@ def test_outliers_and_overlaps_agree_and_those_of_the_other_sampling_do_not(name
     model = replace(MODELS[name], sampling=sampling)
     other = replace(model, sampling="gaussian" if sampling == "token" else "token")
     z = deviations(model)
-    predicted = al.predict_multi_head(model)
+    predicted = al.predict(model)
     for field, values in z(predicted).items():
         assert np.abs(values).max() < 5, field
-    wrong = z(replace(predicted, squared_overlaps=al.predict_multi_head(other).squared_overlaps))
+    wrong = z(replace(predicted, squared_overlaps=al.predict(other).squared_overlaps))
     assert np.abs(wrong["squared_overlaps"]).max() > 5
 
 
@@ -66,7 +66,7 @@ def test_concatenation_pays_for_every_head():
     """With the ratio of one head in place of Hγ, or heads taken one by one, nothing fits."""
     model = MODELS["two signs in one sequence"]
     z = deviations(model)
-    cheap = al.predict_multi_head(replace(model, sample_ratio=0.1))
+    cheap = al.predict(replace(model, sample_ratio=0.1))
     assert np.abs(z(cheap)["squared_overlaps"]).max() > 5
     assert np.abs(z(cheap)["sample_overlaps"]).max() > 5
 
@@ -76,10 +76,10 @@ def test_best_combination_is_seen_to_be_best():
     common = COMMON | {"correlation": al.prefix_correlation(20, prefix=5), "sample_ratio": 0.8}
     suffix = np.r_[np.zeros(5), np.full(15, 1 / 15)]
     heads = al.MultiHeadPooling(weights=[al.mean_weights(20), suffix], **common)
-    best = al.combine_heads(heads.weights, heads.correlation)
+    best = al.theory.combine_heads(heads.weights, heads.correlation)
     assert best.snr == pytest.approx(5)
     combined = al.simulate(al.PooledSequences(weights=best.weights, **common), 80, 60, rng=0)
-    side_by_side = al.simulate_multi_head(heads, 80, 60, rng=0)
+    side_by_side = al.simulate(heads, 80, 60, rng=0)
     gain = combined.squared_overlap.mean() - side_by_side.squared_overlaps[:, 0].mean()
     error = np.hypot(
         combined.squared_overlap.std(ddof=1), side_by_side.squared_overlaps[:, 0].std(ddof=1)
@@ -106,4 +106,4 @@ def test_covariance_of_a_table_is_exact(sampling, vocab_ratio):
 def test_several_norms_at_once_are_refused():
     several = replace(MODELS["two views of one signal"], signal_norm=np.array([1.0, 2.0]))
     with pytest.raises(ValueError, match=r"^signal_norm must be a single number when heads"):
-        al.simulate_multi_head(several, 10, rng=0)
+        al.simulate(several, 10, rng=0)

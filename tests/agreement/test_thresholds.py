@@ -23,7 +23,7 @@ DIMENSION, TRIALS = 300, 20
 @pytest.mark.parametrize("sampling", ["token", "gaussian"])
 def test_signal_appears_where_the_threshold_says(sampling):
     model = replace(MODEL, sampling=sampling)
-    critical = al.thresholds(model).sample_signal_norm
+    critical = al.thresholds(model).sample_signal
     below, above = 0.5 * critical, 1.8 * critical
     seen = al.simulate(replace(model, signal_norm=np.array([below, above])), DIMENSION, TRIALS, 0)
     assert seen.is_detectable[:, 0].mean() < 0.2
@@ -33,8 +33,8 @@ def test_signal_appears_where_the_threshold_says(sampling):
 def test_between_the_two_thresholds_only_tokens_show_the_signal(other_sampling):
     """The token threshold is lower: a norm between them tells the two formulas apart."""
     model = replace(MODEL, vocab_ratio=1.0)
-    low = al.thresholds(model).sample_signal_norm
-    high = al.thresholds(other_sampling(model)).sample_signal_norm
+    low = al.thresholds(model).sample_signal
+    high = al.thresholds(other_sampling(model)).sample_signal
     between = replace(model, signal_norm=low + 0.6 * (high - low))
     tokens = al.simulate(between, DIMENSION, TRIALS, rng=0)
     gaussian = al.simulate(other_sampling(between), DIMENSION, TRIALS, rng=0)
@@ -47,8 +47,8 @@ def test_population_overlap_vanishes_at_its_own_threshold(sampling):
     """Samples take away from the population: its threshold comes first."""
     model = replace(MODEL, sampling=sampling)
     limits = al.thresholds(model)
-    critical = limits.population_signal_norm
-    assert critical < limits.sample_signal_norm
+    critical = limits.population_signal
+    assert critical < limits.sample_signal
     around = replace(model, signal_norm=np.array([0.5, 2.0]) * critical)
     seen = al.simulate(around, DIMENSION, TRIALS, rng=0).population_overlap.mean(axis=0)
     below, above = al.predict(around).population_overlap
@@ -60,7 +60,7 @@ def test_population_overlap_vanishes_at_its_own_threshold(sampling):
 @pytest.mark.parametrize("sampling", ["token", "gaussian"])
 def test_below_threshold_the_top_eigenvalue_is_the_edge_and_the_overlap_is_lost(sampling):
     model = replace(MODEL, sampling=sampling)
-    weak = replace(model, signal_norm=0.4 * al.thresholds(model).sample_signal_norm)
+    weak = replace(model, signal_norm=0.4 * al.thresholds(model).sample_signal)
     seen, predicted = al.simulate(weak, DIMENSION, TRIALS, rng=0), al.predict(weak)
     assert predicted.top_eigenvalue == predicted.bulk_edge
     error = abs(seen.top_eigenvalue.mean() / predicted.bulk_edge - 1)

@@ -21,7 +21,7 @@ def expect_prediction(page, model):
     spike, critical = al.predict(model), al.thresholds(model)
     for name in ("top_eigenvalue", "bulk_edge", "squared_overlap", "population_eigenvalue"):
         expect_reading(page, f"spectrum-reading-{name}", shown(getattr(spike, name)))
-    expect_reading(page, "spectrum-reading-sample_threshold", shown(critical.sample_signal_norm))
+    expect_reading(page, "spectrum-reading-sample_threshold", shown(critical.sample_signal))
     expect_reading(page, "spectrum-reading-snr", shown(model.snr))
 
 
@@ -53,7 +53,7 @@ def test_every_control_changes_the_numbers_to_what_the_library_returns(open_page
     model = replace(model, correlation=al.autoregressive_correlation(20, 0.6))
     expect_prediction(page, model)
     curve = traces(page, "spectrum")["law of the bulk"]
-    np.testing.assert_allclose(curve["y"], al.bulk_law(model).density(np.array(curve["x"])))
+    np.testing.assert_allclose(curve["y"], al.law(model).density(np.array(curve["x"])))
 
 
 def test_the_mean_of_the_table_is_a_second_outlier_when_it_is_not_subtracted(open_page):
@@ -74,7 +74,7 @@ def test_a_simulation_lays_the_very_trials_of_the_library_over_the_law(open_page
     expect(table).to_contain_text(shown(seen.squared_overlap.mean()))
     expect(table).to_contain_text(shown(seen.bulk_edge.mean()))
     bars = traces(page, "spectrum")["3 trials"]
-    spectra = al.simulate_spectrum(MODEL, dimension=60, n_trials=3, rng=7)
+    spectra = al.simulation.simulate_spectrum(MODEL, dimension=60, n_trials=3, rng=7)
     width = bars["x"][1] - bars["x"][0]
     within = np.mean(spectra < bars["x"][-1] + width / 2)
     assert np.sum(bars["y"]) * width == pytest.approx(within)

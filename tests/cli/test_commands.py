@@ -166,7 +166,7 @@ def test_plan_says_what_is_impossible(run, run_json):
     assert len(document["obstacles"]) == 2
     _, out, _ = run(*arguments)
     assert out.count("impossible") == 2
-    assert "the ceiling is ‖μ‖²/(‖μ‖² + d/V) = 0.8182." in out
+    assert "the ceiling is ‖μ‖²/(‖μ‖² + d/V_eff) = 0.8182." in out
 
 
 def test_weights_are_compared(run, run_json):
@@ -293,8 +293,8 @@ def test_classes_answers_what_the_library_predicts(run, run_json, tmp_path):
         weights=al.causal_weights(20),
     )
     document = run_json("classes", MEANS, *options)
-    assert document["spikes"] == plain(al.predict_classes(model))
-    assert document["thresholds"] == plain(al.class_thresholds(model))
+    assert document["spikes"] == plain(al.predict(model))
+    assert document["thresholds"] == plain(al.thresholds(model))
     np.save(tmp_path / "means.npy", model.class_means)
     assert run_json("classes", str(tmp_path / "means.npy"), *options) == document
     _, out, _ = run("classes", MEANS, *options)

@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 
-from attnlaw import Thresholds
 from attnlaw.cli.output import print_json, print_table, shown
+from attnlaw.results import Thresholds
 
 
 def test_words_stand_to_the_left_and_numbers_to_the_right(capsys):
@@ -33,10 +33,10 @@ def test_cells_are_short_and_say_what_is_not():
 
 
 def test_documents_hold_arrays_dataclasses_and_no_infinity(capsys):
-    limits = Thresholds(population_signal_norm=np.inf, sample_signal_norm=np.array([1.0, np.nan]))
+    limits = Thresholds(population_signal=np.inf, sample_signal=np.array([1.0, np.nan]))
     print_json({"thresholds": limits, "n": np.int64(3), "flag": np.bool_(True), "name": "‖μ‖"})
     assert json.loads(capsys.readouterr().out) == {
-        "thresholds": {"population_signal_norm": None, "sample_signal_norm": [1.0, None]},
+        "thresholds": {"population_signal": None, "sample_signal": [1.0, None]},
         "n": 3,
         "flag": True,
         "name": "‖μ‖",

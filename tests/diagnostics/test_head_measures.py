@@ -14,7 +14,7 @@ from attnlaw.diagnostics.heads.measures import (
     score_spread,
 )
 from attnlaw.models import SelfAttention
-from attnlaw.simulation import simulate_attention_spectrum
+from attnlaw.simulation import simulate_spectrum
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -62,7 +62,7 @@ def test_width_beyond_the_number_of_tokens_is_in_the_fourth_moment():
 
 def test_spectrum_is_that_of_the_simulation():
     model = SelfAttention(n_tokens=30, head_dimension=8, inverse_temperature=1.0)
-    drawn = simulate_attention_spectrum(model, rng=0)[0]
+    drawn = simulate_spectrum(model, rng=0)[0]
     stream = np.random.default_rng(0).spawn(1)[0]
     Q, K = stream.standard_normal((30, 8)), stream.standard_normal((30, 8))
     A = softmax(Q @ K.T / 8**0.5)

@@ -115,7 +115,7 @@ def test_law_of_unmasked_heads_is_that_of_theory():
 
     heads = RandomHeads(n_tokens=60, head_dimension=20, causal=False)
     model = al.SelfAttention(n_tokens=60, head_dimension=20, inverse_temperature=0.77)
-    law = al.attention_law(model).quantile((np.arange(60) + 0.5) / 60)
+    law = al.law(model).quantile((np.arange(60) + 0.5) / 60)
     np.testing.assert_allclose(heads.predicted(0.77) ** 2, law, rtol=0.01, atol=1e-3)
 
 

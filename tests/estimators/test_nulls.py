@@ -22,7 +22,7 @@ def law_of(null):
 @given(delta=ratio, gamma=ratio)
 def test_the_edge_is_that_of_the_law_of_pooled_tokens(delta, gamma):
     assert Null(TokenPopulation(delta), gamma).edge == pytest.approx(
-        al.bulk_edge(delta, gamma), rel=1e-10
+        al.theory.bulk_edge(delta, gamma), rel=1e-10
     )
 
 
@@ -57,7 +57,7 @@ def test_white_noise_has_the_scaling_of_johnstone():
 
 @given(delta=ratio, gamma=ratio, excess=st.floats(0.05, 50))
 def test_an_outlier_of_tokens_is_read_as_theory_wrote_it(delta, gamma, excess):
-    rho = delta + al.edge_parameter(delta, gamma) * (1 + excess)
+    rho = delta + al.theory.edge_parameter(delta, gamma) * (1 + excess)
     model = al.PooledSequences(
         vocab_ratio=delta,
         sample_ratio=gamma,
@@ -102,7 +102,7 @@ def test_unequal_frequencies_move_the_edge_of_a_simulated_bulk_as_predicted():
     top = np.linalg.eigvalsh(X.T @ X / N)[-1]
     null = Null(TokenPopulation(d / V, f), d / N)
     assert abs(top / null.edge - 1) < 3 * d ** (-2 / 3)
-    assert abs(top / al.bulk_edge(d / V, d / N) - 1) > 3 * d ** (-2 / 3)
+    assert abs(top / al.theory.bulk_edge(d / V, d / N) - 1) > 3 * d ** (-2 / 3)
 
 
 def test_below_the_edge_nothing_is_claimed():

@@ -79,7 +79,7 @@ def test_the_vocabulary_is_read_off_the_bulk():
     test = outlier_test(values, n_samples=N, noise="tokens")
     assert 200 / test.vocab_ratio == pytest.approx(V, rel=0.1)
     assert test.noise_level == pytest.approx(0.1, rel=0.02)  # κ = 1/L
-    assert test.bulk_edge == pytest.approx(al.bulk_edge(0.5, 0.4, 0.1), rel=0.05)
+    assert test.bulk_edge == pytest.approx(al.theory.bulk_edge(0.5, 0.4, 0.1), rel=0.05)
 
 
 @pytest.mark.parametrize("signal_norm", [1.3, 2.0])

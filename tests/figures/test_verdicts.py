@@ -24,8 +24,8 @@ def test_the_right_formulas_agree(small):
 
 
 def test_a_wrong_law_is_found_out(small, monkeypatch):
-    right = bulk.bulk_law
-    monkeypatch.setattr(bulk, "bulk_law", lambda model: 1.2 * right(model))
+    right = bulk.theory.law
+    monkeypatch.setattr(bulk.theory, "law", lambda model: 1.2 * right(model))
     found = verdicts()
     assert not any(agrees for name, agrees in found.items() if "KS distance" in name)
     assert all(agrees for name, agrees in found.items() if "eigenvalue of the signal" in name)

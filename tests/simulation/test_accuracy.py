@@ -138,15 +138,15 @@ def test_envelope_gradient_is_the_slope_of_the_loss(ratio):
 
 def test_tokens_and_raw_embeddings_learn_the_same():
     table, tokens, y = labelled_tokens()
-    short = al.learn_weights(tokens, y, table=table, ridge=0.1, n_restarts=1)
-    raw = al.learn_weights(table[tokens], y, ridge=0.1, n_restarts=1)
+    short = al.simulation.learn_weights(tokens, y, table=table, ridge=0.1, n_restarts=1)
+    raw = al.simulation.learn_weights(table[tokens], y, ridge=0.1, n_restarts=1)
     np.testing.assert_allclose(short.weights, raw.weights, atol=1e-4)
     np.testing.assert_allclose(short.loss, raw.loss, rtol=1e-6)
 
 
 def test_learned_weights_lose_less_than_any_fixed_ones_and_find_the_prefix():
     table, tokens, y = labelled_tokens()
-    learned = al.learn_weights(tokens, y, table=table, ridge=0.1)
+    learned = al.simulation.learn_weights(tokens, y, table=table, ridge=0.1)
     assert learned.weights.min() >= 0
     np.testing.assert_allclose(learned.weights.sum(), 1)
     for w in (al.mean_weights(6), al.causal_weights(6), al.optimal_weights(MODEL.correlation)):
@@ -178,4 +178,4 @@ def test_learned_weights_lose_less_than_any_fixed_ones_and_find_the_prefix():
 def test_bad_sequences_are_refused(arguments, sentence):
     good = {"sequences": np.zeros((3, 2, 2)), "labels": np.ones(3), "ridge": 0.1}
     with pytest.raises(ValueError, match=sentence):
-        al.learn_weights(**good | arguments)
+        al.simulation.learn_weights(**good | arguments)

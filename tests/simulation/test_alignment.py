@@ -37,7 +37,7 @@ READINGS = {
 @pytest.mark.parametrize("reading", READINGS)
 def test_each_weights_have_the_law_of_the_reference(reading):
     model, n = replace(MODEL, **READINGS[reading]), 150
-    seen = al.simulate_alignment(model, 30, n, rng=0, weights=WEIGHTS)
+    seen = al.simulation.simulate_alignment(model, 30, n, rng=0, weights=WEIGHTS)
     for i, w in enumerate(WEIGHTS):
         drawn = al.simulate(replace(model, weights=w), 30, n, rng=i + 1, method="reference")
         for name in ("top_eigenvalue", "squared_overlap"):
@@ -51,7 +51,7 @@ def test_each_weights_have_the_law_of_the_reference(reading):
 def test_one_weighting_alone_has_the_law_of_the_reference(centred):
     """Alone, and centred, it forgets what it knew of the table."""
     model, n = replace(MODEL, centred=centred), 150
-    seen = al.simulate_alignment(model, 30, n, rng=0)
+    seen = al.simulation.simulate_alignment(model, 30, n, rng=0)
     drawn = al.simulate(model, 30, n, rng=1, method="reference")
     for name in ("top_eigenvalue", "squared_overlap"):
         a, b = getattr(seen, name), getattr(drawn, name)
@@ -79,7 +79,9 @@ def test_several_weights_share_tokens_and_table(engine, monkeypatch):
     if engine == "plain":
         monkeypatch.setattr(matrix_free, "compiled_kernels", lambda: None)
     n = 400
-    seen = al.simulate_alignment(MODEL, 30, n, rng=0, weights=WEIGHTS).squared_overlap[:, :, 2]
+    seen = al.simulation.simulate_alignment(MODEL, 30, n, rng=0, weights=WEIGHTS).squared_overlap[
+        :, :, 2
+    ]
     rng = np.random.default_rng(1)
     drawn = np.array([shared_draw(rng) for _ in range(n)])
     for i, j in ((0, 1), (0, 2), (1, 2)):
@@ -91,35 +93,35 @@ def test_several_weights_share_tokens_and_table(engine, monkeypatch):
 
 
 def test_the_model_s_own_weights_are_the_default():
-    alone = al.simulate_alignment(MODEL, 100, 2, rng=0)
-    among = al.simulate_alignment(MODEL, 100, 2, rng=0, weights=WEIGHTS[:1])
+    alone = al.simulation.simulate_alignment(MODEL, 100, 2, rng=0)
+    among = al.simulation.simulate_alignment(MODEL, 100, 2, rng=0, weights=WEIGHTS[:1])
     assert alone.squared_overlap.shape == (2, 3)
     np.testing.assert_array_equal(alone.squared_overlap, among.squared_overlap[:, 0])
-    one = al.simulate_alignment(replace(MODEL, signal_norm=2.0), 100, 2, rng=0)
+    one = al.simulation.simulate_alignment(replace(MODEL, signal_norm=2.0), 100, 2, rng=0)
     np.testing.assert_allclose(one.squared_overlap, alone.squared_overlap[:, 2], atol=2e-3)
 
 
 def test_repeated_weights_have_the_same_answers():
-    seen = al.simulate_alignment(MODEL, 100, 1, rng=0, weights=WEIGHTS[[0, 1, 0]])
+    seen = al.simulation.simulate_alignment(MODEL, 100, 1, rng=0, weights=WEIGHTS[[0, 1, 0]])
     np.testing.assert_allclose(seen.squared_overlap[:, 0], seen.squared_overlap[:, 2], atol=1e-4)
 
 
 def test_more_weights_than_the_compiled_loop_takes():
     many = np.random.default_rng(0).random((11, 6))
-    seen = al.simulate_alignment(MODEL, 60, 2, rng=0, weights=many)
+    seen = al.simulation.simulate_alignment(MODEL, 60, 2, rng=0, weights=many)
     assert seen.top_eigenvalue.shape == (2, 11, 3)
 
 
 def test_results_do_not_depend_on_the_number_of_workers():
-    alone = al.simulate_alignment(MODEL, 80, 4, rng=3, weights=WEIGHTS)
-    shared = al.simulate_alignment(MODEL, 80, 4, rng=3, weights=WEIGHTS, n_jobs=2)
+    alone = al.simulation.simulate_alignment(MODEL, 80, 4, rng=3, weights=WEIGHTS)
+    shared = al.simulation.simulate_alignment(MODEL, 80, 4, rng=3, weights=WEIGHTS, n_jobs=2)
     np.testing.assert_allclose(shared.squared_overlap, alone.squared_overlap, rtol=1e-5, atol=1e-7)
 
 
 def test_signals_without_gain_are_lost():
     opposed = np.array([[1.0, -1.0], [-1.0, 1.0]])
     model = replace(MODEL, correlation=opposed, weights=np.array([1.0, 1.0]))
-    seen = al.simulate_alignment(model, 60, 3, rng=0)
+    seen = al.simulation.simulate_alignment(model, 60, 3, rng=0)
     assert seen.squared_overlap.max() < 0.5
     assert np.isfinite(seen.top_eigenvalue).all()
 
@@ -135,12 +137,12 @@ def test_signals_without_gain_are_lost():
 )
 def test_bad_weights_are_refused(weights, condition):
     with pytest.raises(ValueError, match=f"weights must be .*{condition}"):
-        al.simulate_alignment(MODEL, 30, weights=weights)
+        al.simulation.simulate_alignment(MODEL, 30, weights=weights)
 
 
 def test_a_bad_tolerance_is_refused():
     with pytest.raises(ValueError, match="tolerance must be above 0, got 0"):
-        al.simulate_alignment(MODEL, 30, tolerance=0)
+        al.simulation.simulate_alignment(MODEL, 30, tolerance=0)
 
 
 @needs_numba
@@ -203,9 +205,9 @@ def run_factor(model, d):
 @needs_numba
 def test_the_idealised_model_is_the_same_written_out_or_not(monkeypatch):
     model, n = replace(MODEL, sampling="gaussian"), 300
-    out = al.simulate_alignment(model, 60, n, rng=0, weights=WEIGHTS)
+    out = al.simulation.simulate_alignment(model, 60, n, rng=0, weights=WEIGHTS)
     monkeypatch.setattr(alignment, "WRITTEN_OUT", 0)
-    unseen = al.simulate_alignment(model, 60, n, rng=1, weights=WEIGHTS)
+    unseen = al.simulation.simulate_alignment(model, 60, n, rng=1, weights=WEIGHTS)
     for name in ("top_eigenvalue", "squared_overlap"):
         a, b = getattr(out, name), getattr(unseen, name)
         z = (a.mean(0) - b.mean(0)) / np.sqrt((a.var(0) + b.var(0)) / n)
@@ -220,5 +222,5 @@ def test_the_idealised_model_is_the_same_written_out_or_not(monkeypatch):
 @pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
 def test_it_agrees_with_theory_at_a_size_no_matrix_would_fit():
     model = replace(MODEL, signal_norm=np.linspace(0.5, 2, 4), weights=WEIGHTS[1])
-    seen, exact = al.simulate_alignment(model, 50_000, rng=0), al.predict(model)
+    seen, exact = al.simulation.simulate_alignment(model, 50_000, rng=0), al.predict(model)
     np.testing.assert_allclose(seen.squared_overlap[0, 1:], exact.squared_overlap[1:], rtol=0.02)

@@ -38,15 +38,15 @@ def test_singular_values_by_gram_are_those_of_svd():
 
 
 def test_centred_attention_loses_the_constant_vector():
-    values = al.simulate_attention_spectrum(head(), n_draws=3, rng=0)
+    values = al.simulation.simulate_spectrum(head(), n_trials=3, rng=0)
     assert values.shape == (3, 60)
     assert (values[:, 0] < 1e-12 * values[:, -1]).all()
     assert (np.diff(values, axis=1) >= 0).all()
 
 
 def test_draws_do_not_depend_on_their_number_or_on_workers():
-    few = al.simulate_attention_spectrum(head(), n_draws=2, rng=7)
-    many = al.simulate_attention_spectrum(head(), n_draws=3, rng=7, n_jobs=2)
+    few = al.simulation.simulate_spectrum(head(), n_trials=2, rng=7)
+    many = al.simulation.simulate_spectrum(head(), n_trials=3, rng=7, n_jobs=2)
     assert_allclose(few, many[:2], rtol=1e-9, atol=1e-13)
 
 
@@ -77,7 +77,8 @@ def test_matrices_of_the_chain_are_close_to_each_other():
     # P2 Figure 1: √n A_⊥ ≈ f(S)/√n ≈ its polynomial; the same scores in all three.
     model = head(400, 400, 0.6)
     by_name = {
-        name: al.simulate_attention_spectrum(model, rng=5, matrix=name)[0] for name in sim.MATRICES
+        name: al.simulation.simulate_spectrum(model, rng=5, matrix=name)[0]
+        for name in sim.MATRICES
     }
     top = by_name["kernel"][-1]
     assert np.abs(by_name["polynomial"] - by_name["kernel"]).max() < 1e-3 * top
@@ -99,14 +100,14 @@ def test_shapes_of_heads_values_and_output():
                 and "output_dimension" not in extra
             ):
                 rank = 7
-            values = al.simulate_attention_spectrum(head(**more, **extra), rng=0)[0]
+            values = al.simulation.simulate_spectrum(head(**more, **extra), rng=0)[0]
             assert values.size == 60
             assert np.sum(values > 1e-10) in (rank, rank + 1)
 
 
 def test_observation_measures_the_matrix_itself():
     model = head(80, 30, 0.8)
-    seen = al.simulate_attention(model, n_draws=2, rng=4)
+    seen = al.simulate(model, n_trials=2, rng=4)
     rng = np.random.default_rng(4).spawn(1)[0]
     Q, K = rng.standard_normal((80, 30)), rng.standard_normal((80, 30))
     A = sim.attention_matrix(Q @ K.T / 30**0.5, 0.8)
@@ -119,14 +120,14 @@ def test_observation_measures_the_matrix_itself():
 
 
 def test_several_heads_are_observed_too():
-    seen = al.simulate_attention(head(n_heads=3), n_draws=2, rng=0)
-    mean = al.simulate_attention(head(n_heads=3, combination="mean"), n_draws=2, rng=0)
+    seen = al.simulate(head(n_heads=3), n_trials=2, rng=0)
+    mean = al.simulate(head(n_heads=3, combination="mean"), n_trials=2, rng=0)
     assert (seen.squared_frobenius_norm > mean.squared_frobenius_norm).all()
     assert_allclose(seen.top_singular_value, 1, atol=0.1)
 
 
 def test_causal_attention_is_centred_by_its_own_mean():
-    values = al.simulate_attention_spectrum(head(causal=True, beta=1e-9), rng=0)
+    values = al.simulation.simulate_spectrum(head(causal=True, beta=1e-9), rng=0)
     assert values.max() < 1e-15
 
 
@@ -136,8 +137,8 @@ def test_inputs_have_the_spectrum_asked_for():
     found = np.linalg.eigvalsh(X @ X.T)
     assert_allclose(found.mean(), 1, rtol=0.02)
     assert_allclose(np.unique(found.round(9)), [0, 1, 2], atol=1e-8)
-    given = al.simulate_attention_spectrum(head(50, 10), rng=1, inputs=np.eye(50))
-    again = al.simulate_attention_spectrum(head(50, 10), rng=1, inputs=np.eye(50)[:, ::-1])
+    given = al.simulation.simulate_spectrum(head(50, 10), rng=1, inputs=np.eye(50))
+    again = al.simulation.simulate_spectrum(head(50, 10), rng=1, inputs=np.eye(50)[:, ::-1])
     assert given.shape == again.shape == (1, 50)
 
 
@@ -145,19 +146,19 @@ def test_inputs_have_the_spectrum_asked_for():
     ("call", "sentence"),
     [
         (
-            lambda: al.simulate_attention_spectrum(head(), matrix="tanh"),
+            lambda: al.simulation.simulate_spectrum(head(), matrix="tanh"),
             "matrix must be one of 'softmax', 'kernel', 'polynomial', 'linear', got 'tanh'.",
         ),
         (
-            lambda: al.simulate_attention_spectrum(head(), inputs=np.ones((3, 2))),
+            lambda: al.simulation.simulate_spectrum(head(), inputs=np.ones((3, 2))),
             "inputs must be of shape (60, m), a row for each token, got an array of shape (3, 2).",
         ),
         (
-            lambda: al.simulate_attention(head(value_dimension=4)),
+            lambda: al.simulate(head(value_dimension=4)),
             "value_dimension must be None to simulate A itself, got 4.",
         ),
         (
-            lambda: al.simulate_attention_spectrum(head(), n_draws=0),
+            lambda: al.simulation.simulate_spectrum(head(), n_trials=0),
             "n_trials must be a whole number of at least 1, got 0.",
         ),
     ],
@@ -169,4 +170,4 @@ def test_bad_input_gets_the_sentence(call, sentence):
 
 def test_sizes_that_do_not_fit_are_refused_before_anything_is_drawn():
     with pytest.raises(ValueError, match=r"^n_tokens must be small enough for .* GiB of matrices"):
-        al.simulate_attention(head(n=3_000_000))
+        al.simulate(head(n=3_000_000))

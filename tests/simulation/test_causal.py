@@ -16,7 +16,7 @@ MODEL = al.PooledSequences(
 
 @pytest.mark.parametrize("sampling", ["token", "gaussian"])
 def test_weights_are_positive_and_sum_to_one(sampling):
-    seen = al.simulate_causal_weights(replace(MODEL, sampling=sampling), 20, 7, rng=0)
+    seen = al.simulation.simulate_causal_weights(replace(MODEL, sampling=sampling), 20, 7, rng=0)
     assert seen.shape == (7, 6)
     np.testing.assert_allclose(seen.sum(axis=-1), 1)
     np.testing.assert_array_equal(seen[:, -1], 0)
@@ -25,8 +25,8 @@ def test_weights_are_positive_and_sum_to_one(sampling):
 def test_repeated_tokens_attend_to_each_other():
     """Two tokens in all: a token of the same class is the same token, e·e/d ≈ 1."""
     model = replace(MODEL, vocab_ratio=10_000.0, signal_norm=0.0)
-    alike = al.simulate_causal_weights(model, 20_000, 1, rng=0, inverse_temperature=3.0)
-    apart = al.simulate_causal_weights(
+    alike = al.simulation.simulate_causal_weights(model, 20_000, 1, rng=0, inverse_temperature=3.0)
+    apart = al.simulation.simulate_causal_weights(
         replace(model, vocab_ratio=0.0), 20_000, 1, rng=0, inverse_temperature=3.0
     )
     assert np.abs(apart - al.causal_weights(6)).max() < 0.05
@@ -39,7 +39,9 @@ def test_signal_draws_attention_to_its_own_class():
     loud = replace(MODEL, vocab_ratio=0.0, signal_norm=d**0.5, correlation=np.eye(6))
     silent = replace(loud, signal_norm=0.0)
     errors = [
-        np.abs(al.simulate_causal_weights(model, d, 20, rng=0) - al.causal_weights(6)).max()
+        np.abs(
+            al.simulation.simulate_causal_weights(model, d, 20, rng=0) - al.causal_weights(6)
+        ).max()
         for model in (loud, silent)
     ]
     assert errors[0] > 0.1
@@ -48,8 +50,8 @@ def test_signal_draws_attention_to_its_own_class():
 
 def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="signal_norm must be a single number"):
-        al.simulate_causal_weights(replace(MODEL, signal_norm=np.ones(2)), 10)
+        al.simulation.simulate_causal_weights(replace(MODEL, signal_norm=np.ones(2)), 10)
     with pytest.raises(ValueError, match="n_sequences must be"):
-        al.simulate_causal_weights(MODEL, 10, 0)
+        al.simulation.simulate_causal_weights(MODEL, 10, 0)
     with pytest.raises(ValueError, match="dimension must be small enough"):
-        al.simulate_causal_weights(MODEL, 10**9, 100)
+        al.simulation.simulate_causal_weights(MODEL, 10**9, 100)

@@ -81,16 +81,14 @@ def test_every_class_has_a_token():
 
 def test_trials_do_not_depend_on_the_workers():
     pooled = model(sample_ratio=0.4)
-    one = al.simulate_classes(pooled, 20, 3, rng=5)
-    two = al.simulate_classes(pooled, 20, 3, rng=5, n_jobs=2)
+    one = al.simulate(pooled, 20, 3, rng=5)
+    two = al.simulate(pooled, 20, 3, rng=5, n_jobs=2)
     for field in vars(one):
         assert np.array_equal(getattr(one, field), getattr(two, field))
 
 
 def test_dimension_must_hold_the_coordinates():
     with pytest.raises(ValueError, match=r"^dimension must be at least 5, the coordinates of"):
-        al.simulate_classes(
-            model(class_means=np.eye(5), class_shares=None, noise_spectrum=None), 4, rng=0
-        )
+        al.simulate(model(class_means=np.eye(5), class_shares=None, noise_spectrum=None), 4, rng=0)
     with pytest.raises(ValueError, match=r"^signal_scale must be a single number when classes"):
-        al.simulate_classes(replace(model(), signal_scale=np.array([1.0, 2.0])), 8, rng=0)
+        al.simulate(replace(model(), signal_scale=np.array([1.0, 2.0])), 8, rng=0)

@@ -29,7 +29,7 @@ READINGS = {
     "infinite vocabulary": {"vocab_ratio": 0.0},
     "infinite vocabulary, not centred": {"vocab_ratio": 0.0, "centred": False},
 }
-NAMES = [f.name for f in fields(al.Spike) if f.name != "is_detectable"]
+NAMES = [f.name for f in fields(al.results.Spike) if f.name != "is_detectable"]
 
 needs_numba = pytest.mark.skipif(compiled_kernels() is None, reason="needs numba")
 engines = pytest.mark.parametrize(

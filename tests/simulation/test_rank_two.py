@@ -21,7 +21,7 @@ def test_it_finds_the_numbers_of_the_reference(vocab_ratio, sampling, centred):
     model = replace(MODEL, vocab_ratio=vocab_ratio, sampling=sampling, centred=centred)
     reference = al.simulate(model, 60, n_trials=3, rng=0, method="reference")
     found = al.simulate(model, 60, n_trials=3, rng=0, method="rank-two")
-    for f in fields(al.Spike):
+    for f in fields(al.results.Spike):
         a, b = getattr(reference, f.name), getattr(found, f.name)
         np.testing.assert_allclose(b, a, rtol=1e-10, atol=1e-10, err_msg=f.name)
         assert a.shape == b.shape == (3, 4)
@@ -33,7 +33,7 @@ def test_tiny_sizes_too(dimension, centred):
     model = replace(MODEL, signal_norm=0.7, centred=centred, sample_ratio=0.1)
     reference = al.simulate(model, dimension, n_trials=5, rng=1, method="reference")
     found = al.simulate(model, dimension, n_trials=5, rng=1, method="rank-two")
-    for f in fields(al.Spike):
+    for f in fields(al.results.Spike):
         a, b = getattr(reference, f.name), getattr(found, f.name)
         np.testing.assert_allclose(b, a, rtol=1e-8, atol=1e-8, err_msg=f.name)
 
@@ -59,7 +59,7 @@ def test_the_tolerance_of_the_krylov_space_bounds_the_error(tolerance, monkeypat
     exact = al.simulate(model, 200, 3, rng=0, method="rank-two")
     monkeypatch.setattr(rank_two, "TOLERANCE", tolerance)
     found = al.simulate(model, 200, 3, rng=0, method="rank-two")
-    for f in fields(al.Spike):
+    for f in fields(al.results.Spike):
         error = np.abs(getattr(found, f.name) * 1.0 - getattr(exact, f.name)).max()
         bound = np.sqrt(tolerance) if f.name == "sample_overlap" else 10 * tolerance
         assert error < bound, f.name

@@ -21,7 +21,7 @@ MODEL = al.PooledSequences(
 
 
 def assert_same(first, second, **tolerance):
-    for f in fields(al.Spike):
+    for f in fields(al.results.Spike):
         a, b = getattr(first, f.name), getattr(second, f.name)
         np.testing.assert_allclose(a, b, err_msg=f.name, **tolerance)
 
@@ -54,7 +54,7 @@ def test_norms_of_one_call_share_the_noise_of_a_trial():
 
 
 def test_largest_eigenvalues_of_the_spectrum_are_the_observed_ones():
-    spectrum = al.simulate_spectrum(MODEL, 30, 3, rng=3)
+    spectrum = al.simulation.simulate_spectrum(MODEL, 30, 3, rng=3)
     assert spectrum.shape == (3, 30)
     np.testing.assert_allclose(spectrum[:, -1], al.simulate(MODEL, 30, 3, rng=3).top_eigenvalue)
     assert (np.diff(spectrum) >= 0).all()
@@ -84,7 +84,7 @@ def test_more_memory_than_there_is_is_refused_before_anything_is_allocated():
     with pytest.raises(ValueError, match=r"dimension must be small enough for .* GiB"):
         al.simulate(MODEL, 10_000_000)
     with pytest.raises(ValueError, match=r"dimension must be small enough for .* GiB"):
-        al.simulate_spectrum(MODEL, 10_000_000)
+        al.simulation.simulate_spectrum(MODEL, 10_000_000)
 
 
 @pytest.mark.parametrize(

@@ -273,7 +273,7 @@ def test_the_component_is_a_guess_below_threshold():
     assert found.accuracy == 0.5
     assert found.signal_gain == 0
     # its variance is continuous at the threshold
-    edge = al.thresholds(MODEL).sample_signal_norm
+    edge = al.thresholds(MODEL).sample_signal
     below, above = (
         al.predict_accuracy(replace(MODEL, signal_norm=edge * (1 + e)), classifier="component")
         for e in (-1e-9, 1e-9)

@@ -36,7 +36,7 @@ def head(n=1000, d=64, beta=1.0, **more):
 @pytest.mark.parametrize(("beta", "phi", "edge"), GOLDEN)
 @pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
 def test_right_edge_has_its_golden_value(beta, phi, edge):
-    law = al.attention_law(head(1000 * phi, 1000, beta), "first")
+    law = al.law(head(1000 * phi, 1000, beta), "first")
     assert_allclose(law.edges, [0.0, edge], rtol=1e-13, atol=1e-13)
     assert edge > 4 * np.expm1(beta**2)  # the edge if all of f were noise
 
@@ -71,7 +71,7 @@ def test_distribution_is_sound_down_to_the_hard_edge(beta, log_ratio):
 def test_first_moments_have_their_closed_form(beta, phi):
     n = 4000
     model = head(n, max(round(n / phi), 1), beta)
-    law = al.attention_law(model, "first")
+    law = al.law(model, "first")
     theta1, theta2 = np.expm1(beta**2), beta**2
     assert_allclose(law.moment(1), theta1, rtol=1e-12)
     assert_allclose(law.moment(2), 2 * theta1**2 + theta2**2 * model.token_ratio, rtol=1e-12)
@@ -80,7 +80,7 @@ def test_first_moments_have_their_closed_form(beta, phi):
 def test_parametric_curve_is_the_law():
     # docs/theory/attention.md, "The limit law":
     # u(g) = 1/g + θ₁−θ₂ + θ₂/(1−φθ₂g), z = u²g, G = ug/z.
-    law = al.attention_law(head(4000, 1000, 1.0), "first")
+    law = al.law(head(4000, 1000, 1.0), "first")
     g = 0.3 - np.array([0.05, 0.2, 0.6]) * 1j
     c, phi = np.e - 2, 4.0
     u = 1 / g + c + 1 / (1 - phi * g)
@@ -96,7 +96,7 @@ def test_parametric_curve_is_the_law():
 )
 def test_profile_and_free_product_are_the_same_law(combination, more):
     model = head(1000, 200, 0.8, n_heads=3, combination=combination, **more)
-    chain = al.attention_law(model, "first")
+    chain = al.law(model, "first")
     scale = 1.0 if combination == "mean" else 1 / 3
     profile = ProfileLaw(first_profile(model).profile, scale)
     x = np.linspace(0, chain.edges[-1], 41)[1:]
@@ -106,17 +106,17 @@ def test_profile_and_free_product_are_the_same_law(combination, more):
 
 def test_powers_of_a_wide_head_are_noise():
     wide = head(1000, 10**6, 0.9)
-    first, powers = al.attention_law(wide, "first"), al.attention_law(wide, "powers")
+    first, powers = al.law(wide, "first"), al.law(wide, "powers")
     x = np.linspace(0, first.edges[-1], 31)[1:]
     assert_allclose(powers.cdf(x), first.cdf(x), atol=1e-6)
     narrow = head(1000, 64, 0.9)
-    assert_allclose(al.attention_law(narrow, "powers").moment(1), np.expm1(0.81), rtol=1e-12)
+    assert_allclose(al.law(narrow, "powers").moment(1), np.expm1(0.81), rtol=1e-12)
 
 
 @pytest.mark.parametrize("order", ["norms", "tokens"])
 def test_large_heads_and_many_tokens_reach_the_limit(order):
     model = head(10**6, 10**6, 0.6)
-    first, finite = al.attention_law(model, "first"), al.attention_law(model, order)
+    first, finite = al.law(model, "first"), al.law(model, order)
     x = np.linspace(0, first.edges[-1], 31)[1:]
     assert_allclose(finite.cdf(x), first.cdf(x), atol=2e-3)
 
@@ -124,29 +124,29 @@ def test_large_heads_and_many_tokens_reach_the_limit(order):
 def test_one_head_is_its_own_mean():
     x = np.linspace(0.1, 8, 9)
     for order in ("first", "norms"):
-        side = al.attention_law(head(500, 100, 0.7, n_heads=1), order)
-        mean = al.attention_law(head(500, 100, 0.7, n_heads=1, combination="mean"), order)
+        side = al.law(head(500, 100, 0.7, n_heads=1), order)
+        mean = al.law(head(500, 100, 0.7, n_heads=1, combination="mean"), order)
         assert_allclose(side.cdf(x), mean.cdf(x), atol=1e-9)
 
 
 def test_many_heads_side_by_side_forget_their_spread():
     # (1/h) Σ_h Y_h Y_hᵀ → its mean θ₁ I as h → ∞.
-    law = al.attention_law(head(500, 100, 0.7, n_heads=10_000), "first")
+    law = al.law(head(500, 100, 0.7, n_heads=10_000), "first")
     assert law.edges[-1] - law.edges[0] < 0.06
     assert_allclose(law.moment(1), np.expm1(0.49), rtol=1e-12)
 
 
 def test_input_spectrum_of_ones_is_orthonormal():
     x = np.linspace(0.1, 8, 9)
-    plain = al.attention_law(head(500, 250, 0.7), "first")
-    same = al.attention_law(head(500, 250, 0.7, input_spectrum=np.full(7, 3.0)), "first")
+    plain = al.law(head(500, 250, 0.7), "first")
+    same = al.law(head(500, 250, 0.7, input_spectrum=np.full(7, 3.0)), "first")
     assert_allclose(same.cdf(x), plain.cdf(x), atol=1e-6)
     assert_allclose(same.edges, plain.edges, rtol=1e-7, atol=1e-12)
 
 
 def test_correlated_inputs_stretch_the_second_moment():
     spectrum = np.array([0.2, 0.9, 1.9])
-    law = al.attention_law(head(600, 300, 0.8, input_spectrum=spectrum), "first")
+    law = al.law(head(600, 300, 0.8, input_spectrum=spectrum), "first")
     theta1, theta2 = np.expm1(0.64), 0.64
     spread = np.mean(spectrum**2) - 1
     assert_allclose(law.moment(1), theta1, rtol=1e-12)
@@ -169,13 +169,13 @@ def fixed_point(spectrum, beta, phi, z):
 @pytest.mark.parametrize("z", [-1.0 + 0.5j, 1.0 + 1.0j, 4.0 + 1.0j])
 def test_correlated_inputs_solve_the_fixed_point_of_the_second_road(z):
     spectrum = np.array([0.2, 0.9, 1.9])
-    law = al.attention_law(head(600, 300, 0.8, input_spectrum=spectrum), "first")
+    law = al.law(head(600, 300, 0.8, input_spectrum=spectrum), "first")
     assert_allclose(law.stieltjes(z), fixed_point(spectrum, 0.8, 2.0, z), rtol=1e-7)
 
 
 def test_gauss_rule_of_many_inputs_is_as_good_as_all_of_them():
     spectrum = al.MarchenkoPastur(2.0).quantile((np.arange(900) + 0.5) / 900)
-    law = al.attention_law(head(900, 450, 0.8, input_spectrum=spectrum), "first")
+    law = al.law(head(900, 450, 0.8, input_spectrum=spectrum), "first")
     z = np.array([-0.5, 2.0 + 0.05j])
     law_of_all = ProfileLaw(
         type(law.profile)(
@@ -199,13 +199,13 @@ def law_spectrum(spectrum):
 def test_finite_heads_over_equal_inputs_are_finite_heads(more):
     # A spectrum of ones is free from everything; only the norms in the linear part are averaged.
     x = np.linspace(0.1, 12, 25)
-    plain = al.attention_law(head(500, 250, 0.7, **more))
-    same = al.attention_law(head(500, 250, 0.7, input_spectrum=[1.0], **more))
+    plain = al.law(head(500, 250, 0.7, **more))
+    same = al.law(head(500, 250, 0.7, input_spectrum=[1.0], **more))
     assert_allclose(same.cdf(x), plain.cdf(x), atol=4e-3)
 
 
 def test_infinite_temperature_is_the_point_mass_at_zero():
-    assert al.attention_law(head(beta=0.0)) == Discrete([0.0])
+    assert al.law(head(beta=0.0)) == Discrete([0.0])
 
 
 @settings(max_examples=5)
@@ -213,7 +213,7 @@ def test_infinite_temperature_is_the_point_mass_at_zero():
 def test_default_law_is_a_law(n, d, beta):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", al.RegimeWarning)
-        law = al.attention_law(head(n, d, beta))
+        law = al.law(head(n, d, beta))
     x = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 40) * law.edges[-1]])
     F = law.cdf(x)
     assert F[0] == 0
@@ -224,18 +224,18 @@ def test_default_law_is_a_law(n, d, beta):
 
 def test_regime_is_named_with_its_number():
     with pytest.warns(al.RegimeWarning, match=r"relative variance 10\.1.* \"tokens\" does not"):
-        al.attention_law(head(1000, 1000, 1.5), "first")
+        al.law(head(1000, 1000, 1.5), "first")
     with pytest.warns(al.RegimeWarning, match=r"√\(log n\) = 2\.63.*relative variance 38\.9"):
-        al.attention_law(head(1000, 64, 3.0), "first")
+        al.law(head(1000, 64, 3.0), "first")
     with pytest.warns(al.RegimeWarning, match=r"2\.5 is above 1\.7.* causal") as caught:
-        al.attention_law(head(100, 100, 2.5, causal=True))
+        al.law(head(100, 100, 2.5, causal=True))
     assert caught[0].filename == __file__  # the caller is to blame, not the library
     with pytest.warns(al.RegimeWarning, match="relative variance") as caught:
-        al.attention_law(head(1000, 1000, 1.5), "first")
+        al.law(head(1000, 1000, 1.5), "first")
     assert caught[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        al.attention_law(head(1000, 64, 1.5))
+        al.law(head(1000, 64, 1.5))
     assert normaliser_variance(head(10, 2, 1.0)) == np.inf
     assert row_energy_variance(head(beta=11.0)) == np.inf
     assert row_energy_variance(head(beta=0.0)) == 0
@@ -245,23 +245,23 @@ def test_regime_is_named_with_its_number():
     ("make", "sentence"),
     [
         (
-            lambda: al.attention_law(head(), "second"),
+            lambda: al.law(head(), "second"),
             "order must be one of 'auto', 'first', 'powers', 'norms', 'tokens', got 'second'.",
         ),
         (
-            lambda: al.attention_law(head(d=2, beta=0.3), "norms"),
+            lambda: al.law(head(d=2, beta=0.3), "norms"),
             "head_dimension must be at least 3 for this order of the law, got 2.",
         ),
         (
-            lambda: al.attention_law(head(input_spectrum=[1.0, 2.0]), "norms"),
+            lambda: al.law(head(input_spectrum=[1.0, 2.0]), "norms"),
             "order must be 'first' or 'tokens' when there is an input_spectrum, got 'norms'.",
         ),
         (
-            lambda: al.predict_attention(head(value_dimension=3)),
+            lambda: al.predict(head(value_dimension=3)),
             "value_dimension must be None to predict A itself, got 3.",
         ),
         (
-            lambda: al.key_norm_outlier(head(value_dimension=3)),
+            lambda: al.theory.key_norm_outlier(head(value_dimension=3)),
             "value_dimension must be None for key norms to show, got 3.",
         ),
         (lambda: head(n=1), "n_tokens must be a whole number of at least 2, got 1."),
@@ -305,9 +305,7 @@ def test_models_compare_by_value():
 def test_narrow_heads_fall_back_to_the_limit():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", al.RegimeWarning)
-        assert al.attention_law(head(d=2, beta=0.5)) == al.attention_law(
-            head(d=2, beta=0.5), "first"
-        )
+        assert al.law(head(d=2, beta=0.5)) == al.law(head(d=2, beta=0.5), "first")
 
 
 @pytest.mark.parametrize("order", ["norms", "tokens"])
@@ -315,6 +313,6 @@ def test_narrow_heads_are_outside_the_regime(order):
     """At width 4 half of the singular values are elsewhere: the warning carries the width."""
     narrow = al.SelfAttention(n_tokens=300, head_dimension=9, inverse_temperature=0.5)
     with pytest.warns(al.RegimeWarning, match="head_dimension 9 is below 10"):
-        al.attention_law(narrow, order)
-    al.attention_law(replace(narrow, head_dimension=10), order)
-    al.attention_law(narrow, "first")
+        al.law(narrow, order)
+    al.law(replace(narrow, head_dimension=10), order)
+    al.law(narrow, "first")

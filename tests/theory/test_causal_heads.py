@@ -51,49 +51,49 @@ def test_first_moment_is_the_exact_energy():
     model = causal(200, 64, 1.2)
     energies, term = causal_energies(model)
     assert energies[0] == pytest.approx(0, abs=1e-9)
-    law = al.attention_law(model)
+    law = al.law(model)
     lengths = causal_head(model).profile.lengths
     assert lengths.size < 200  # in bins; energies are smooth in i
     assert_allclose(law.moment(1) + term, energies.mean(), rtol=1e-3)
     exact = causal(30, 64, 1.2)  # every token has its own bin
     energies, term = causal_energies(exact)
-    assert_allclose(al.attention_law(exact).moment(1) + term, energies.mean(), rtol=1e-6)
+    assert_allclose(al.law(exact).moment(1) + term, energies.mean(), rtol=1e-6)
 
 
 def test_large_heads_tend_to_the_closed_form():
     model = causal(20_000, 10**7, 0.05)
-    law = al.attention_law(model)
+    law = al.law(model)
     x = 0.05**2 * np.array([1e-4, 0.01, 0.3, 1.0, 4.0])
-    assert_allclose(law.cdf(x), al.attention_law(model, "first").cdf(x), atol=3e-3)
-    assert al.attention_law(model, "first") == CausalLaw(np.expm1(0.05**2))
+    assert_allclose(law.cdf(x), al.law(model, "first").cdf(x), atol=3e-3)
+    assert al.law(model, "first") == CausalLaw(np.expm1(0.05**2))
 
 
 def test_equal_heads_share_a_law_and_it_is_fast():
-    first = al.attention_law(causal(777, 64, 0.9))
+    first = al.law(causal(777, 64, 0.9))
     start = time.process_time()
-    again = al.attention_law(causal(777, 64, 0.9))
+    again = al.law(causal(777, 64, 0.9))
     assert again == first
     assert time.process_time() - start < 0.01
     start = time.process_time()
-    al.attention_law(causal(1000, 64, 1.0)).cdf(np.linspace(0.01, 20, 1000))
+    al.law(causal(1000, 64, 1.0)).cdf(np.linspace(0.01, 20, 1000))
     assert time.process_time() - start < 2.0  # 0.23 s on an idle core
 
 
 @pytest.mark.parametrize("beta", [1e-300, 1e-100, 1e-9, 1e-3, 0.1])
 def test_small_inverse_temperatures_scale(beta):
-    law = al.attention_law(causal(60, 16, beta))
+    law = al.law(causal(60, 16, beta))
     x = np.geomspace(1e-12, 1e3, 200) * max(beta**2, 1e-290)
     cdf = law.cdf(x)
     assert (np.diff(cdf) >= 0).all()
     assert ((cdf >= 0) & (cdf <= 1)).all()
     if 1e-100 < beta < 0.01:
-        reference = al.attention_law(causal(60, 16, 1e-3))
+        reference = al.law(causal(60, 16, 1e-3))
         assert_allclose(law.quantile(0.7) / beta**2, reference.quantile(0.7) / 1e-6, rtol=1e-12)
 
 
 def test_values_multiply_by_marchenko_pastur():
-    with_values = al.attention_law(causal(100, 32, 0.8, value_dimension=50))
-    alone = al.attention_law(causal(100, 32, 0.8))
+    with_values = al.law(causal(100, 32, 0.8, value_dimension=50))
+    alone = al.law(causal(100, 32, 0.8))
     assert_allclose(with_values.moment(1), alone.moment(1), rtol=0.02)
 
 
@@ -107,7 +107,7 @@ def test_values_multiply_by_marchenko_pastur():
 def test_what_has_no_law_is_said(change, message):
     order = change.pop("order", "auto")
     with pytest.raises(ValueError, match=message):
-        al.attention_law(causal(50, 16, 0.5, **change), order)
+        al.law(causal(50, 16, 0.5, **change), order)
 
 
 def test_grouped_queries_need_a_divisor():

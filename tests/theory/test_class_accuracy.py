@@ -13,7 +13,7 @@ from scipy.stats import multivariate_normal, qmc
 
 import attnlaw as al
 from attnlaw.theory.argmax import largest_score_probability
-from attnlaw.theory.class_accuracy import CLASSIFIERS, predict_class_accuracy
+from attnlaw.theory.class_accuracy import CLASSIFIERS
 
 PREFIX = al.prefix_correlation(20, prefix=5)
 OPTIMAL = al.optimal_weights(PREFIX)
@@ -39,7 +39,7 @@ def test_two_classes_alike_are_those_of_pooled_sequences(delta, gamma, norm, rid
         classes = al.PooledClasses(class_means=[[norm], [-norm]], weights=weights, **shared)
         signs = al.PooledSequences(signal_norm=norm, weights=weights, **shared)
         for classifier in ("ridge", "centroid"):
-            found = predict_class_accuracy(classes, ridge, classifier=classifier)
+            found = al.predict_accuracy(classes, ridge, classifier=classifier)
             expected = al.predict_accuracy(signs, ridge, classifier=classifier).accuracy
             assert_allclose(found.accuracy, expected, atol=tolerance)
             assert_allclose(found.class_accuracies, expected, atol=tolerance)
@@ -47,11 +47,11 @@ def test_two_classes_alike_are_those_of_pooled_sequences(delta, gamma, norm, rid
 
 @pytest.mark.parametrize("classifier", CLASSIFIERS)
 def test_order_of_classes_and_rotation_of_white_noise_do_not_matter(classifier):
-    found = predict_class_accuracy(MODEL, 0.05, classifier=classifier)
+    found = al.predict_accuracy(MODEL, 0.05, classifier=classifier)
     order = [2, 0, 3, 1]
     turn = np.linalg.qr(np.random.default_rng(1).standard_normal((6, 6)))[0]
     other = replace(MODEL, class_means=MEANS[order] @ turn, class_shares=MODEL.shares[order])
-    again = predict_class_accuracy(other, 0.05, classifier=classifier)
+    again = al.predict_accuracy(other, 0.05, classifier=classifier)
     assert_allclose(again.class_accuracies, found.class_accuracies[order], atol=1e-3)
     assert_allclose(again.accuracy, found.accuracy, atol=5e-4)
 
@@ -59,7 +59,7 @@ def test_order_of_classes_and_rotation_of_white_noise_do_not_matter(classifier):
 @pytest.mark.parametrize("classifier", CLASSIFIERS)
 def test_equal_classes_without_signal_are_guessed(classifier):
     model = replace(MODEL, signal_scale=0.0, vocab_ratio=0.0, class_shares=np.ones(4))
-    found = predict_class_accuracy(model, 0.05, classifier=classifier)
+    found = al.predict_accuracy(model, 0.05, classifier=classifier)
     assert_allclose(found.class_accuracies, 0.25, atol=1e-4)
 
 
@@ -72,19 +72,19 @@ def test_infinite_data_give_the_best_rule():
     )  # fmt: skip
     distance, offset = 2 * scale * 0.4, np.log(pi[0] / pi[1])
     rule = [ndtr((distance**2 / 2 + s * offset) / distance) for s in (1, -1)]
-    found = predict_class_accuracy(model, 1e-9, classifier="discriminant")
+    found = al.predict_accuracy(model, 1e-9, classifier="discriminant")
     assert_allclose(found.class_accuracies, rule, rtol=1e-7)
     # and the nearest centroid ignores the shares
-    found = predict_class_accuracy(model, classifier="centroid")
+    found = al.predict_accuracy(model, classifier="centroid")
     assert_allclose(found.class_accuracies, ndtr(distance / 2), rtol=1e-10)
 
 
 def test_arrays_broadcast():
     model = replace(MODEL, sample_ratio=np.array([0.2, 0.8]))
-    found = predict_class_accuracy(model, np.array([[0.05], [0.5], [5.0]]))
+    found = al.predict_accuracy(model, np.array([[0.05], [0.5], [5.0]]))
     assert found.accuracy.shape == (3, 2)
     assert found.class_accuracies.shape == (3, 2, 4)
-    one = predict_class_accuracy(replace(MODEL, sample_ratio=0.8), 0.5)
+    one = al.predict_accuracy(replace(MODEL, sample_ratio=0.8), 0.5)
     assert_allclose(found.accuracy[1, 1], one.accuracy, rtol=1e-12)
     assert np.all(found.accuracy[:2, 0] > found.accuracy[:2, 1])  # more data
 
@@ -92,7 +92,7 @@ def test_arrays_broadcast():
 def test_fewer_samples_and_tokens_than_dimensions_have_a_prediction():
     for delta, gamma in ((3.0, 0.5), (0.5, 3.0), (4.0, 5.0)):
         model = replace(MODEL, vocab_ratio=delta, sample_ratio=gamma)
-        found = [predict_class_accuracy(model, ridge).accuracy for ridge in (1e-6, 1e-3, 1.0)]
+        found = [al.predict_accuracy(model, ridge).accuracy for ridge in (1e-6, 1e-3, 1.0)]
         assert np.all((np.array(found) > 0.25) & (np.array(found) <= 1))
 
 
@@ -114,10 +114,8 @@ def test_probability_of_the_largest_agrees_with_the_normal_orthant():
 
 def test_invalid_arguments_are_reported():
     with pytest.raises(ValueError, match="correlation must be made of 0 and 1"):
-        predict_class_accuracy(
-            replace(MODEL, correlation=np.full((20, 20), 0.5) + np.eye(20) / 2), 1
-        )
+        al.predict_accuracy(replace(MODEL, correlation=np.full((20, 20), 0.5) + np.eye(20) / 2), 1)
     with pytest.raises(ValueError, match="ridge must be given for classifier='ridge', got None"):
-        predict_class_accuracy(MODEL)
+        al.predict_accuracy(MODEL)
     with pytest.raises(ValueError, match=re.escape("classifier must be one of 'ridge'")):
-        predict_class_accuracy(MODEL, 0.1, classifier="forest")
+        al.predict_accuracy(MODEL, 0.1, classifier="forest")

@@ -32,9 +32,7 @@ def test_with_fixed_weights_only_the_mean_correlation_matters(sampling):
         "signal_norm": np.linspace(0, 3, 7),
         "sampling": sampling,
     }
-    mixed = al.predict_mixture(
-        al.SequenceMixture(correlations=both, weights=w, shares=[1, 3], **grid)
-    )
+    mixed = al.predict(al.SequenceMixture(correlations=both, weights=w, shares=[1, 3], **grid))
     mean = al.predict(
         al.PooledSequences(correlation=both[0] / 4 + 3 * both[1] / 4, weights=w, **grid)
     )
@@ -46,7 +44,7 @@ def test_with_fixed_weights_only_the_mean_correlation_matters(sampling):
 
 def test_infinitely_many_samples_see_the_population():
     """γ → 0: every kind counts in full."""
-    spike = al.predict_mixture(lengths(sample_ratio=0.0))
+    spike = al.predict(lengths(sample_ratio=0.0))
     assert_allclose(spike.top_eigenvalue, spike.population_eigenvalue, rtol=1e-10)
     assert_allclose(spike.squared_overlap, spike.population_overlap, rtol=1e-8)
 
@@ -54,8 +52,8 @@ def test_infinitely_many_samples_see_the_population():
 @pytest.mark.parametrize(("delta", "gamma"), [(0.5, 0.8), (2.0, 0.3), (0.1, 2.0)])
 def test_edge_is_that_of_the_free_sum(delta, gamma):
     mixture = lengths(vocab_ratio=delta, sample_ratio=gamma)
-    law = al.bulk_law(mixture)
-    assert_allclose(al.predict_mixture(mixture).bulk_edge, law.edges[-1], rtol=1e-9)
+    law = al.law(mixture)
+    assert_allclose(al.predict(mixture).bulk_edge, law.edges[-1], rtol=1e-9)
     assert_allclose(law.moment(1), mixture.noise_gain, rtol=1e-12)
 
 
@@ -65,13 +63,13 @@ def test_kinds_of_equal_noise_are_joined_in_the_law():
         correlations=[np.eye(20), al.prefix_correlation(20, 5)], weights=w, **COMMON
     )
     expected = (1 / 20) * (al.MarchenkoPastur(0.5) @ al.MarchenkoPastur(0.8))
-    assert_allclose(al.bulk_law(mixture).edges, expected.edges, rtol=1e-12)
+    assert_allclose(al.law(mixture).edges, expected.edges, rtol=1e-12)
 
 
 def test_outlier_solves_the_equations_of_a_separable_resolvent():
     """A second road: e and φ of Paul and Silverstein by iteration at the predicted eigenvalue."""
     mixture = lengths()
-    spike = al.predict_mixture(mixture)
+    spike = al.predict(mixture)
     q, alpha, kappa = mixture.kind_shares, mixture.signal_gains, mixture.noise_gains
     x, delta, gamma, theta = spike.top_eigenvalue, 0.5, 0.8, 1.5**2 + 0.5
     law = al.MarchenkoPastur(delta)
@@ -86,7 +84,7 @@ def test_outlier_solves_the_equations_of_a_separable_resolvent():
 
 def test_overlap_vanishes_at_the_edge_and_nowhere_above():
     norms = np.linspace(0.0, 3.0, 400)
-    spike = al.predict_mixture(lengths(signal_norm=norms, sampling="gaussian"))
+    spike = al.predict(lengths(signal_norm=norms, sampling="gaussian"))
     assert (spike.squared_overlap[~spike.is_detectable] == 0).all()
     seen = spike.squared_overlap[spike.is_detectable]
     assert (np.diff(seen) > 0).all()
@@ -96,7 +94,7 @@ def test_overlap_vanishes_at_the_edge_and_nowhere_above():
 
 
 def test_scalars_come_back_as_plain_numbers():
-    kinds = {type(value) for value in vars(al.predict_mixture(lengths())).values()}
+    kinds = {type(value) for value in vars(al.predict(lengths())).values()}
     assert kinds == {float, bool}
 
 

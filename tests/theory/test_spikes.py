@@ -81,7 +81,7 @@ def spike_at(t, delta, gamma):
 @given(ratios, ratios, beyond)
 def test_outlier_solves_the_papers_quadratic_at_its_smaller_root(delta, gamma, factor):
     """P1 eq. 7: δh² + (1+δ−ℓ)h + 1 = 0 and λ = ℓ(1+γh), κ = 1."""
-    t = factor * al.edge_parameter(delta, gamma)
+    t = factor * al.theory.edge_parameter(delta, gamma)
     spike = spike_at(t, delta, gamma)
     ell = spike.population_eigenvalue
     b = ell - 1 - delta
@@ -92,7 +92,7 @@ def test_outlier_solves_the_papers_quadratic_at_its_smaller_root(delta, gamma, f
 
 @given(ratios, ratios, beyond)
 def test_total_overlap_is_the_product(delta, gamma, factor):
-    spike = spike_at(factor * al.edge_parameter(delta, gamma), delta, gamma)
+    spike = spike_at(factor * al.theory.edge_parameter(delta, gamma), delta, gamma)
     product = spike.population_overlap * spike.sample_overlap
     assert_allclose(spike.squared_overlap, product, rtol=1e-13)
 
@@ -100,7 +100,7 @@ def test_total_overlap_is_the_product(delta, gamma, factor):
 @given(ratios, ratios, st.floats(1.05, 50))
 def test_sample_overlap_is_the_logarithmic_derivative_of_the_outlier(delta, gamma, factor):
     """ζ_samp = (ℓ/λ) dλ/dℓ, the derivative taken numerically in 50 digits."""
-    t = factor * al.edge_parameter(delta, gamma)
+    t = factor * al.theory.edge_parameter(delta, gamma)
     spike = spike_at(t, delta, gamma)
     with mpmath.workdps(50):
         d, g = mpmath.mpf(delta), mpmath.mpf(gamma)
@@ -118,7 +118,7 @@ def test_sample_overlap_is_the_logarithmic_derivative_of_the_outlier(delta, gamm
 @given(ratios, ratios, st.floats(1.05, 50))
 def test_outlier_is_where_the_stieltjes_cubic_meets_the_spike(delta, gamma, factor):
     """At the outlier y = 1/t, so m = −(1+y)/λ must solve P1's eq. 5."""
-    t = factor * al.edge_parameter(delta, gamma)
+    t = factor * al.theory.edge_parameter(delta, gamma)
     z = spike_at(t, delta, gamma).top_eigenvalue
     m = -(1 + 1 / t) / z
     terms = [
@@ -161,7 +161,7 @@ def test_infinitely_many_of_both_leave_no_error():
 @given(ratios, ratios)
 def test_below_threshold_the_theorem_gives_edge_and_zero(delta, gamma):
     spike = spike_at(0.999 * np.sqrt(delta), delta, gamma)
-    assert spike.top_eigenvalue == spike.bulk_edge == al.bulk_edge(delta, gamma)
+    assert spike.top_eigenvalue == spike.bulk_edge == al.theory.bulk_edge(delta, gamma)
     assert_allclose(spike.population_eigenvalue, (1 + np.sqrt(delta)) ** 2, rtol=1e-14)
     assert spike.squared_overlap == spike.population_overlap == spike.sample_overlap == 0
     assert spike.is_detectable is False
@@ -178,7 +178,7 @@ def test_between_the_thresholds_only_the_population_sees_the_signal():
 def test_overlap_keeps_its_relative_accuracy_down_to_the_threshold(excess):
     """The textbook numerator t³ − (δ+γ+δγ)t − 2δγ would lose all digits here."""
     delta, gamma = 0.5, 0.4
-    snr = float(al.edge_parameter(delta, gamma) + delta) * (1 + excess)
+    snr = float(al.theory.edge_parameter(delta, gamma) + delta) * (1 + excess)
     ours = al.squared_overlap(
         signal_norm=1.0, vocab_ratio=delta, sample_ratio=gamma, snr=snr, sampling="gaussian"
     )
@@ -266,7 +266,7 @@ def test_weights_that_keep_no_signal_predict_none():
     spike = al.predict(blind)
     assert spike.squared_overlap == 0
     assert not spike.is_detectable
-    assert al.thresholds(blind).sample_signal_norm == np.inf
+    assert al.thresholds(blind).sample_signal == np.inf
 
 
 @pytest.mark.parametrize("sampling", ["token", "gaussian"])

@@ -108,11 +108,11 @@ def test_mixtures_and_heads_warn_by_their_own_effective_length():
     # κ̄ = 5/16, Σw⁴ = 1/8 and 1/512
     assert_allclose(al.validity(mixture).effective_length, (5 / 16) ** 2 / (65 / 1024))
     with pytest.warns(al.RegimeWarning, match=r"only 1\.54 positions"):
-        al.predict_mixture(mixture)
+        al.predict(mixture)
     W = [np.ones(8), np.eye(8)[0]]
     heads = al.MultiHeadPooling(correlation=np.eye(8), weights=W, **common)
     with pytest.warns(al.RegimeWarning, match="only 1 positions"):
-        al.predict_multi_head(heads)
+        al.predict(heads)
 
 
 def test_deviation_of_a_mixture_is_relative_to_its_own_law():
@@ -123,7 +123,7 @@ def test_deviation_of_a_mixture_is_relative_to_its_own_law():
         shares=[0.3, 0.7],
         **common,
     )
-    law = al.bulk_law(mixture) / mixture.noise_gain
+    law = al.law(mixture) / mixture.noise_gain
     excess = 0.5 * 0.8**2 / mixture.effective_length**2
     deviation = al.validity(mixture).fourth_moment_deviation
     assert_allclose(deviation, excess / law.moment(4), rtol=1e-12)

@@ -49,7 +49,7 @@ def test_sums_over_equal_tokens_give_the_closed_form(ratios, weights):
     assert_allclose(kappa * population.eigenvalue, expected.population_eigenvalue, rtol=1e-11)
     assert_allclose(population.squared_overlap, expected.population_overlap, atol=1e-11)
     limits = al.thresholds(uniform)
-    assert_allclose(spikes.threshold(delta, gamma), limits.sample_signal_norm, atol=1e-11)
+    assert_allclose(spikes.threshold(delta, gamma), limits.sample_signal, atol=1e-11)
 
 
 def test_uniform_vocabulary_changes_nothing():
@@ -171,7 +171,7 @@ def test_unequal_noise_solves_its_equation(y, gamma):
 
 def test_thresholds_are_where_the_overlap_begins():
     words = al.Vocabulary.zipf(4000).with_importance("sif", a=1e-3)
-    limit = al.thresholds(model(words)).sample_signal_norm
+    limit = al.thresholds(model(words)).sample_signal
     just_above, just_below = (
         al.predict(model(words, signal_norm=limit * factor)) for factor in (1 + 1e-6, 1 - 1e-6)
     )
@@ -184,7 +184,9 @@ def test_thresholds_are_where_the_overlap_begins():
 def test_what_was_planned_for_is_reached(need):
     here = model(al.Vocabulary.zipf(1000).with_importance("sif", a=1e-3))
     wanted = al.plan(here, squared_overlap=0.8)
-    reached = al.predict(replace(here, **{need: getattr(wanted, need)})).squared_overlap
+    reached = al.predict(
+        replace(here, **{need: getattr(wanted, need.removesuffix("_norm"))})
+    ).squared_overlap
     assert_allclose(reached, 0.8, rtol=1e-9)
 
 

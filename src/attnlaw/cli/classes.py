@@ -90,7 +90,7 @@ def command(
         weights=named_weights(weights, R) if given is None else given,
         sampling=sampling,
     )
-    spikes, thresholds = al.predict_classes(model), al.class_thresholds(model)
+    spikes, thresholds = al.predict(model), al.thresholds(model)
     if as_json:
         described = {name: getattr(model, name) for name in ("n_classes", "shares", "snr")}
         print_json({"model": described, "spikes": spikes, "thresholds": thresholds})

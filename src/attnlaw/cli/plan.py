@@ -48,7 +48,7 @@ def command(squared_overlap: float, dimension: int | None, as_json: bool, **sett
         [
             ["sample_ratio (at most)", model.sample_ratio, *_need(needs.sample_ratio, N)],
             ["vocab_ratio (at most)", model.vocab_ratio, *_need(needs.vocab_ratio, V)],
-            ["signal_norm (at least)", model.signal_norm, needs.signal_norm, ""],
+            ["signal_norm (at least)", model.signal_norm, needs.signal, ""],
             ["squared_overlap", predicted, squared_overlap, ""],
         ],
     )

@@ -1,15 +1,14 @@
 """`attnlaw simulate`: what happens, beside what theory says."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import click
 import numpy as np
 
 import attnlaw as al
-from attnlaw._checks import Real
 from attnlaw.cli.options import DIMENSION, json_option, model_from, model_options
 from attnlaw.cli.output import describe_model, print_json, print_table, progress_bar
+from attnlaw.comparison import compare_results
 
 __all__ = ["command"]
 
@@ -18,16 +17,6 @@ Examples:
   attnlaw simulate --dimension 400 --trials 20
   attnlaw simulate --weights optimal --sampling gaussian --signal-norm 0.5,1 --ridge 0.05
 """
-
-
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """One field, predicted and observed."""
-
-    predicted: Real
-    observed: Real  # mean over trials
-    standard_error: Real  # of that mean; not a number with a single trial
-    z_score: Real  # (observed − predicted)/standard error
 
 
 @click.command(epilog=EPILOG)
@@ -77,13 +66,7 @@ def command(
                 n_jobs=jobs,
                 progress=lambda done: advance_to(trials + done),
             )
-    parts = {
-        part: {
-            name: compare(getattr(predicted[part], name), values)
-            for name, values in vars(observed[part]).items()
-        }
-        for part in predicted
-    }
+    parts = {name: compare_results(predicted[name], observed[name]) for name in predicted}
     if as_json:
         sizes = model.sizes(dimension)._asdict() | {"n_trials": trials, "seed": seed}
         print_json({"model": describe_model(model), "sizes": sizes, **parts})
@@ -98,16 +81,3 @@ def command(
                 for row in [[np.atleast_1d(v)[index] for v in vars(comparison).values()]]
             ],
         )
-
-
-def compare(predicted: Any, observed: Any) -> Comparison:
-    """Compare a prediction with observations along the first axis."""
-    values = np.asarray(observed, dtype=np.float64)
-    expected = np.asarray(predicted, dtype=np.float64)
-    n, mean = len(values), values.mean(axis=0)
-    error = values.std(axis=0, ddof=1) / np.sqrt(n) if n > 1 else np.full_like(mean, np.nan)
-    gap = mean - expected
-    # trials that all agree with the prediction (an exact 0 or 1) are no deviation
-    z = np.where(error > 0, gap / np.where(error > 0, error, 1.0), np.nan)
-    z = np.where((error == 0) & (gap == 0), 0.0, z)
-    return Comparison(predicted=expected, observed=mean, standard_error=error, z_score=z)

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import pdtr
 
+from attnlaw import theory
 from attnlaw._checks import RegimeWarning
 from attnlaw.figures.figure import Check, Tables, z_check
 from attnlaw.figures.tables import Pieces, long_table, summary
 from attnlaw.models import SelfAttention
 from attnlaw.plotting import style
-from attnlaw.simulation import simulate_attention, simulate_attention_spectrum
-from attnlaw.theory import attention_law
+from attnlaw.simulation import simulate, simulate_spectrum
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -64,7 +64,7 @@ def _compute(quick: bool, rng: np.random.Generator) -> Tables:
     pieces: Pieces = []
     for beta in np.arange(0.5, 3.01, 0.25):
         model = SelfAttention(n_tokens=n, head_dimension=n, inverse_temperature=float(beta))
-        seen = simulate_attention(model, draws, rng)
+        seen = simulate(model, n_trials=draws, rng=rng)
         top, top_error = summary(seen.top_singular_value)
         second, second_error = summary(seen.second_singular_value)
         pieces.append(
@@ -90,7 +90,7 @@ def _compute(quick: bool, rng: np.random.Generator) -> Tables:
     frozen = SelfAttention(n_tokens=n, head_dimension=n, inverse_temperature=50.0)
     shares = []
     counts = np.arange(7)
-    for values in simulate_attention_spectrum(frozen, n_frozen, rng):
+    for values in simulate_spectrum(frozen, n_trials=n_frozen, rng=rng):
         shares.append([np.mean(np.abs(values / n - k) < 0.5) for k in counts])
     mean, error = summary(shares)
     poisson = np.diff(pdtr(counts, 1.0), prepend=0.0)
@@ -103,7 +103,7 @@ def _compute(quick: bool, rng: np.random.Generator) -> Tables:
 
 def _predicted_second(model: SelfAttention) -> float:
     """Return s₂ = √(λ₊/n) by the law of first order."""
-    return float(np.sqrt(attention_law(model, order="first").edges[-1] / model.n_tokens))
+    return float(np.sqrt(theory.law(model, order="first").edges[-1] / model.n_tokens))
 
 
 def draw(tables: Tables) -> "Figure":

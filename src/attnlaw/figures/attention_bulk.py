@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attnlaw import theory
 from attnlaw.figures.figure import Check, Tables
 from attnlaw.figures.tables import Pieces, draw_histogram, histogram, long_table, rows
 from attnlaw.laws import ks_distance
 from attnlaw.models import SelfAttention
 from attnlaw.plotting import style
-from attnlaw.simulation import simulate_attention_spectrum
-from attnlaw.theory import attention_law
+from attnlaw.simulation import simulate_spectrum
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,7 +57,7 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
     """Draw the four matrices and bin their squared singular values."""
     n, draws = _sizes(quick)
     model = SelfAttention(n_tokens=n, head_dimension=n, inverse_temperature=BETA)
-    law = attention_law(model, order="first")
+    law = theory.law(model, order="first")
     edge = float(law.edges[-1])
     bins = np.linspace(0, 1.25 * edge, 61)
     ranks = np.unique(np.geomspace(1, n, 60).round().astype(int))
@@ -66,7 +66,7 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
     ordered: Pieces = []
     summary: Pieces = []
     for matrix in MATRICES:
-        values = np.sort(simulate_attention_spectrum(model, draws, rng, matrix=matrix), axis=-1)
+        values = np.sort(simulate_spectrum(model, n_trials=draws, rng=rng, matrix=matrix), axis=-1)
         bars.append({"matrix": matrix, **histogram(values, bins)})
         ordered.append(
             {

@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attnlaw import theory
 from attnlaw.figures.figure import Check, Tables
 from attnlaw.figures.tables import Pieces, draw_histogram, histogram, long_table, rows
 from attnlaw.laws import ks_distance
 from attnlaw.models import SelfAttention
 from attnlaw.plotting import style
-from attnlaw.simulation import simulate_attention_spectrum
-from attnlaw.theory import attention_law
+from attnlaw.simulation import simulate_spectrum
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,9 +53,9 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
     sizes = _sizes(quick)
     for n, draws in sizes:
         model = SelfAttention(n_tokens=n, head_dimension=WIDTH, inverse_temperature=BETA)
-        values = simulate_attention_spectrum(model, draws, rng)
+        values = simulate_spectrum(model, n_trials=draws, rng=rng)
         for order in ORDERS:
-            law = attention_law(model, order=order)
+            law = theory.law(model, order=order)
             distances.append(
                 {"n_tokens": [n], "order": order, "ks_distance": ks_distance(values, law)}
             )

@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attnlaw import theory
 from attnlaw.figures.figure import Check, Tables
 from attnlaw.figures.tables import Pieces, draw_histogram, histogram, long_table, rows
 from attnlaw.laws import MarchenkoPastur, ks_distance
 from attnlaw.models import SelfAttention
 from attnlaw.plotting import style
-from attnlaw.simulation import simulate_attention_spectrum
-from attnlaw.theory import attention_law
+from attnlaw.simulation import simulate_spectrum
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -65,10 +65,10 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
         inputs = rng.standard_normal((n, round(n / ratio))) if ratio else None
         if inputs is not None:
             inputs /= np.linalg.norm(inputs, axis=1, keepdims=True)
-        values = simulate_attention_spectrum(plain, draws, rng, inputs=inputs)
+        values = simulate_spectrum(plain, n_trials=draws, rng=rng, inputs=inputs)
         laws = {
-            "orthonormal": attention_law(plain, order="first"),
-            "correlated": attention_law(model, order="first"),
+            "orthonormal": theory.law(plain, order="first"),
+            "correlated": theory.law(model, order="first"),
         }
         for name, law in laws.items():
             distances.append(

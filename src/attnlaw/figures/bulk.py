@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attnlaw import theory
 from attnlaw.correlations import prefix_correlation
 from attnlaw.figures.figure import Check, Tables, z_check
 from attnlaw.figures.pooling import weighting
@@ -11,7 +12,7 @@ from attnlaw.figures.tables import Pieces, draw_histogram, histogram, long_table
 from attnlaw.models import PooledSequences
 from attnlaw.plotting import style
 from attnlaw.simulation import simulate, simulate_spectrum
-from attnlaw.theory import bulk_law, predict
+from attnlaw.theory import predict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -75,7 +76,7 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
     outliers: Pieces = []
     for panel in PANELS:
         model = _model(panel)
-        law, expected = bulk_law(model), predict(model)
+        law, expected = theory.law(model), predict(model)
         left, right = law.edges[0], law.edges[-1]
         eigenvalues = np.sort(simulate_spectrum(model, d, trials, rng), axis=-1)
         n_out = 1 if model.centred else 2

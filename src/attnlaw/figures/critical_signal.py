@@ -78,12 +78,12 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
             {
                 "weighting": name,
                 "prefix": prefixes,
-                "population": [c.population_signal_norm for c in critical],
-                "sample": [c.sample_signal_norm for c in critical],
+                "population": [c.population_signal for c in critical],
+                "sample": [c.sample_signal for c in critical],
             }
         )
         for prefix in (2, 5, 10, 16):
-            start = thresholds(_model(prefix, name, 1.0)).sample_signal_norm
+            start = thresholds(_model(prefix, name, 1.0)).sample_signal
             norms = start * np.linspace(1.02, 1.7, 24)
             model = _model(prefix, name, norms)
             seen = np.asarray(simulate_alignment(model, d, trials, rng).squared_overlap)

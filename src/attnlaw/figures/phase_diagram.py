@@ -88,8 +88,8 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
                 {
                     **labels,
                     "vocab_ratio": deltas,
-                    "population": critical.population_signal_norm,
-                    "sample": critical.sample_signal_norm,
+                    "population": critical.population_signal,
+                    "sample": critical.sample_signal,
                 }
             )
     for sampling, delta in itertools.product(SAMPLINGS, (0.25, 0.5, 0.9, 1.4)):

@@ -1,7 +1,7 @@
 """What is studied: frozen descriptions that validate themselves once."""
 
 from attnlaw.models.attention import SelfAttention
-from attnlaw.models.base import Sizes
+from attnlaw.models.base import Model, PooledModel, Sizes
 from attnlaw.models.classes import PooledClasses
 from attnlaw.models.mixtures import SequenceMixture
 from attnlaw.models.multi_head import MultiHeadPooling
@@ -9,8 +9,10 @@ from attnlaw.models.sequences import PooledSequences
 from attnlaw.models.vocabulary import Vocabulary, effective_vocabulary
 
 __all__ = [
+    "Model",
     "MultiHeadPooling",
     "PooledClasses",
+    "PooledModel",
     "PooledSequences",
     "SelfAttention",
     "SequenceMixture",

@@ -1,12 +1,14 @@
 """Attention heads that have learned nothing yet."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw._checks import choice, count, frozen, invalid_argument, real, real_array
+from attnlaw.models.base import Model
+from attnlaw.results import AttentionSpectrum
 
 __all__ = ["SelfAttention"]
 
@@ -14,7 +16,7 @@ Combination = Literal["concatenate", "mean"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SelfAttention:
+class SelfAttention(Model[AttentionSpectrum]):
     """Attention heads at initialisation: random queries and keys over orthonormal inputs.
 
     Queries Q and keys K are n × d_k standard Gaussian, and a head is A = softmax(β QKᵀ/√d_k) by
@@ -111,12 +113,3 @@ class SelfAttention:
     def token_ratio(self) -> float:
         """Ratio φ = n/d_k."""
         return self.n_tokens / self.head_dimension
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, SelfAttention):
-            return NotImplemented
-        return all(
-            np.array_equal(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)
-        )
-
-    __hash__ = None  # type: ignore[assignment]

@@ -1,25 +1,41 @@
-"""Gains, checks and sizes that models of pooled sequences share."""
+"""What models share: equality, checks, gains and sizes."""
 
+from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from attnlaw._checks import count, frozen, invalid_argument, real, real_array
+from attnlaw._checks import Floats, Real, choice, count, frozen, invalid_argument, real, real_array
+from attnlaw.correlations import check_correlation
+from attnlaw.weights import by_name
 
 __all__ = [
     "LARGEST",
     "Gains",
+    "Model",
+    "PooledModel",
+    "Sampling",
     "Sizes",
-    "check_numbers",
+    "check_shares",
     "check_weights",
-    "same_fields",
     "set_field",
-    "whole_sizes",
 ]
 
 LARGEST = 1e100  # ratio or signal norm: squares of it, and products of those, stay finite
+
+Sampling = Literal["token", "gaussian"]
+Answer = TypeVar("Answer", covariant=True)
+
+
+class Model(Generic[Answer]):
+    """A model, of which `predict` and `simulate` return an `Answer`; equal if its fields are."""
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return same_fields(self, other)
 
 
 class Sizes(NamedTuple):
@@ -30,11 +46,81 @@ class Sizes(NamedTuple):
     n_samples: int  # N
 
 
+class PooledModel(Model[Answer]):
+    """Tokens of a table, pooled to one vector for each sequence.
+
+    `signal_field` names the field that holds the strength of the signal.
+    """
+
+    signal_field: ClassVar[str] = "signal_norm"
+
+    vocab_ratio: Real  # δ = d/V
+    sample_ratio: Real  # γ = d/N
+    sampling: Sampling
+
+    @property
+    def effective_length(self) -> float:
+        """Number L_eff of positions that the weights really use."""
+        raise NotImplementedError
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape to which the ratios and the strength of the signal broadcast; () for one model."""
+        return np.broadcast_shapes(*map(np.shape, self._numbers().values()))
+
+    def sizes(self, dimension: int) -> Sizes:
+        """Whole numbers closest to the ratios at this dimension (an even vocabulary)."""
+        return self._sizes(dimension, multiple=2)
+
+    def _sizes(self, dimension: int, multiple: int) -> Sizes:
+        """Return whole numbers closest to the ratios, the vocabulary a multiple of `multiple`."""
+        d = count("dimension", dimension, at_least=2)
+        delta, gamma = self.single_ratios("sizes are")
+        if gamma == 0:
+            raise invalid_argument("sample_ratio", "above 0 when sizes are asked for", 0.0)
+        n_vocab = 0 if delta == 0 else multiple * max(1, round(d / delta / multiple))
+        return Sizes(d, n_vocab, max(2, round(d / gamma)))
+
+    def single_ratios(self, what: str) -> tuple[float, float]:
+        """Return δ and γ, checked to be single numbers, as `what` asks for."""
+        shapes = np.shape(self.vocab_ratio), np.shape(self.sample_ratio)
+        if any(shapes):
+            raise invalid_argument(
+                "vocab_ratio and sample_ratio",
+                f"single numbers when {what} asked for",
+                f"shapes {shapes[0]} and {shapes[1]}",
+            )
+        return float(self.vocab_ratio), float(self.sample_ratio)
+
+    def _numbers(self) -> dict[str, Any]:
+        names = ("vocab_ratio", "sample_ratio", self.signal_field)
+        return {name: getattr(self, name) for name in names}
+
+    def _check_pooled(self) -> None:
+        """Check and freeze what all pooled models have: two ratios, a signal and a sampling."""
+        numbers = self._numbers()
+        for name, value in numbers.items():
+            number = real(name, value, at_least=0, at_most=LARGEST)
+            set_field(self, name, frozen(number) if isinstance(number, np.ndarray) else number)
+        shapes = [np.shape(value) for value in numbers.values()]
+        try:
+            np.broadcast_shapes(*shapes)
+        except ValueError:
+            what = f"the ratios and {self.signal_field}"
+            raise invalid_argument(what, "broadcastable", shapes) from None
+        choice("sampling", self.sampling, ("token", "gaussian"))
+
+
 class Gains:
     """What pooling by one weight vector does to signal and noise."""
 
-    correlation: NDArray[np.float64]
-    weights: NDArray[np.float64]
+    correlation: Floats
+    weights: Floats
+
+    @property
+    def length(self) -> int:
+        """Sequence length L."""
+        return len(self.weights)
 
     @property
     def signal_gain(self) -> float:
@@ -56,52 +142,49 @@ class Gains:
         """Number L_eff = κ²/Σw⁴ of positions that the weights really use."""
         return self.noise_gain**2 / float(np.sum(self.weights**4))
 
+    def _check_gains(self) -> None:
+        """Check and freeze the correlation, and the weights or those of a name."""
+        R = check_correlation(self.correlation)
+        set_field(self, "correlation", frozen(R))
+        set_field(self, "weights", frozen(check_weights(self.weights, R)))
+
 
 def set_field(model: object, name: str, value: object) -> None:
     """Set a field of a frozen dataclass while it validates itself."""
     object.__setattr__(model, name, value)
 
 
-def check_numbers(model: object, names: tuple[str, ...], called: str) -> None:
-    """Freeze fields that are numbers of at least 0 or arrays of them, and that broadcast."""
-    for name in names:
-        number = real(name, getattr(model, name), at_least=0, at_most=LARGEST)
-        set_field(model, name, frozen(number) if isinstance(number, np.ndarray) else number)
-    shapes = [np.shape(getattr(model, name)) for name in names]
-    try:
-        np.broadcast_shapes(*shapes)
-    except ValueError:
-        raise invalid_argument(called, "broadcastable", shapes) from None
-
-
-def check_weights(weights: ArrayLike, length: int) -> NDArray[np.float64]:
-    """Return pooling weights of one sequence, checked: of this length and not all zero."""
+def check_weights(weights: ArrayLike, correlation: Floats) -> Floats:
+    """Return pooling weights of one sequence: those of a name, or an array that is checked."""
+    if isinstance(weights, str):
+        return by_name(weights, len(correlation), correlation)
     w = real_array("weights", weights, ndim=1)
-    if len(w) != length:
-        raise invalid_argument("weights", f"of length {length}, like the correlation", w)
+    if len(w) != len(correlation):
+        words = f"of length {len(correlation)}, like the correlation"
+        raise invalid_argument("weights", words, w)
     if not w.any():
         raise invalid_argument("weights", "different from zero", w.tolist())
     return w
 
 
-def whole_sizes(model: Any, dimension: int, *, multiple: int = 1) -> Sizes:
-    """Return whole numbers closest to the ratios, the vocabulary a multiple of `multiple`."""
-    d = count("dimension", dimension, at_least=2)
-    if np.ndim(model.vocab_ratio) or np.ndim(model.sample_ratio):
-        raise invalid_argument(
-            "vocab_ratio and sample_ratio",
-            "single numbers when sizes are asked for",
-            f"shapes {np.shape(model.vocab_ratio)} and {np.shape(model.sample_ratio)}",
-        )
-    if model.sample_ratio == 0:
-        raise invalid_argument("sample_ratio", "above 0 when sizes are asked for", 0.0)
-    delta, gamma = float(model.vocab_ratio), float(model.sample_ratio)
-    n_vocab = 0 if delta == 0 else multiple * max(1, round(d / delta / multiple))
-    return Sizes(d, n_vocab, max(2, round(d / gamma)))
+def check_shares(argument: str, shares: ArrayLike | None, n: int, each: str) -> Floats:
+    """Return n shares above 0 that sum to one; equal ones for None."""
+    q = real_array(argument, np.ones(n) if shares is None else shares, ndim=1)
+    if len(q) != n:
+        raise invalid_argument(argument, f"of length {n}, one for each {each}", q)
+    if (q <= 0).any():
+        raise invalid_argument(argument, "above 0", q.tolist())
+    return frozen(q / q.sum())
 
 
 def same_fields(first: Any, second: Any) -> bool:
-    """Return whether two models of one kind have the same fields."""
-    return all(
-        np.array_equal(getattr(first, f.name), getattr(second, f.name)) for f in fields(first)
-    )
+    """Return whether two models of one type have the same fields."""
+    pairs = ((getattr(first, f.name), getattr(second, f.name)) for f in fields(first))
+    return all(_same(a, b) for a, b in pairs)
+
+
+def _same(first: Any, second: Any) -> bool:
+    """Compare values, arrays, and sequences of arrays that may differ in size."""
+    if isinstance(first, tuple) and isinstance(second, Sequence):
+        return len(first) == len(second) and all(map(_same, first, second))
+    return np.array_equal(first, second)

@@ -1,28 +1,27 @@
 """Sequences whose tokens come from several classes, with noise of any covariance."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw._checks import Real, choice, frozen, invalid_argument, real_array
-from attnlaw.correlations import check_correlation
+from attnlaw._checks import Floats, Real, frozen, invalid_argument, real_array
 from attnlaw.models.base import (
     Gains,
+    PooledModel,
+    Sampling,
     Sizes,
-    check_numbers,
-    check_weights,
-    same_fields,
+    check_shares,
     set_field,
-    whole_sizes,
 )
-from attnlaw.models.sequences import Sampling
+from attnlaw.results import ClassSpikes
 
 __all__ = ["PooledClasses"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PooledClasses(Gains):
+class PooledClasses(Gains, PooledModel[ClassSpikes]):
     """Sequences of tokens from K classes of any shares, pooled by fixed weights.
 
     A table holds V tokens in R^d; the share π_k of them belongs to class k and lies around its
@@ -44,8 +43,8 @@ class PooledClasses(Gains):
         will do, else they are the principal directions of the noise.
     correlation : array of shape (length, length)
         R, a correlation matrix with entries from 0 to 1.
-    weights : array of shape (length,)
-        w, not all zero.
+    weights : array of shape (length,), or a name
+        w, not all zero; names as in `PooledSequences`.
     class_shares : array of shape (n_classes,), optional
         π, above 0 and scaled to sum to one; equal by default.
     noise_spectrum : array of shape (n_coordinates,), optional
@@ -69,32 +68,28 @@ class PooledClasses(Gains):
     (3, [40, 60, 100])
     """
 
+    signal_field: ClassVar[str] = "signal_scale"
+
     vocab_ratio: Real  # δ = d/V
     sample_ratio: Real  # γ = d/N
-    class_means: NDArray[np.float64]  # M, a row for each class
-    correlation: NDArray[np.float64]  # R
-    weights: NDArray[np.float64]  # w
-    class_shares: NDArray[np.float64] | None = None  # π
-    noise_spectrum: NDArray[np.float64] | None = None  # eigenvalues of Σ
+    class_means: Floats  # M, a row for each class
+    correlation: Floats  # R
+    weights: Floats  # w
+    class_shares: Floats | None = None  # π
+    noise_spectrum: Floats | None = None  # eigenvalues of Σ
     signal_scale: Real = 1.0
     sampling: Sampling = "token"
 
     def __post_init__(self) -> None:
-        numbers = ("vocab_ratio", "sample_ratio", "signal_scale")
-        check_numbers(self, numbers, "the ratios and signal_scale")
+        self._check_pooled()
         M = real_array("class_means", self.class_means, ndim=2)
         if len(M) < 2 or M.shape[1] == 0:
             raise invalid_argument(
                 "class_means", "a matrix with a row for each of two or more classes", M
             )
         set_field(self, "class_means", frozen(M))
-        shares = np.ones(len(M)) if self.class_shares is None else self.class_shares
-        pi = real_array("class_shares", shares, ndim=1)
-        if len(pi) != len(M):
-            raise invalid_argument("class_shares", f"of length {len(M)}, one for each class", pi)
-        if (pi <= 0).any():
-            raise invalid_argument("class_shares", "above 0", pi.tolist())
-        set_field(self, "class_shares", frozen(pi / pi.sum()))
+        shares = check_shares("class_shares", self.class_shares, len(M), "class")
+        set_field(self, "class_shares", shares)
         if self.noise_spectrum is not None:
             spectrum = real_array("noise_spectrum", self.noise_spectrum, ndim=1)
             if len(spectrum) != M.shape[1]:
@@ -105,14 +100,13 @@ class PooledClasses(Gains):
                     "noise_spectrum", "at least 0, and not all 0", spectrum.tolist()
                 )
             set_field(self, "noise_spectrum", frozen(spectrum))
-        R = check_correlation(self.correlation)
-        if R.min() < -1e-12:
+        self._check_gains()
+        if self.correlation.min() < -1e-12:
             raise invalid_argument(
-                "correlation", "at least 0: classes are copied or not", float(R.min())
+                "correlation",
+                "at least 0: classes are copied or not",
+                float(self.correlation.min()),
             )
-        set_field(self, "correlation", frozen(R))
-        set_field(self, "weights", frozen(check_weights(self.weights, len(R))))
-        choice("sampling", self.sampling, ("token", "gaussian"))
 
     @property
     def shares(self) -> NDArray[np.float64]:
@@ -125,15 +119,9 @@ class PooledClasses(Gains):
         """Number of classes K."""
         return len(self.class_means)
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape to which the ratios and the signal scale broadcast; () for one model."""
-        parts = (self.vocab_ratio, self.sample_ratio, self.signal_scale)
-        return np.broadcast_shapes(*map(np.shape, parts))
-
     def sizes(self, dimension: int) -> Sizes:
         """Whole numbers closest to the ratios at this dimension, at least a token a class."""
-        d, V, N = whole_sizes(self, dimension)
+        d, V, N = self._sizes(dimension, multiple=1)
         n = self.class_means.shape[1]
         if d < n:
             raise invalid_argument("dimension", f"at least {n}, the coordinates of class_means", d)
@@ -149,8 +137,3 @@ class PooledClasses(Gains):
                 missing
             )
         return sizes
-
-    def __eq__(self, other: object) -> bool:
-        return same_fields(self, other) if isinstance(other, PooledClasses) else NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]

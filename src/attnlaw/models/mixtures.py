@@ -2,19 +2,26 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from attnlaw._checks import Floats, Real, choice, frozen, invalid_argument, real_array
+from attnlaw._checks import Floats, Real, frozen, invalid_argument
 from attnlaw.correlations import check_correlation
-from attnlaw.models.base import Sizes, check_numbers, check_weights, set_field, whole_sizes
-from attnlaw.models.sequences import Sampling
+from attnlaw.models.base import (
+    PooledModel,
+    Sampling,
+    check_shares,
+    check_weights,
+    set_field,
+)
+from attnlaw.results import Spike
 
 __all__ = ["SequenceMixture"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SequenceMixture:
+class SequenceMixture(PooledModel[Spike]):
     """Pooled sequences of several kinds, each with its own correlation and weights.
 
     As `PooledSequences`, but a sequence is of kind g with probability q_g and then has the
@@ -29,8 +36,9 @@ class SequenceMixture:
         δ = d/V, γ = d/N (of all sequences) and ‖μ‖, as in `PooledSequences`.
     correlations : sequence of arrays
         R_g, square matrices that may differ in size.
-    weights : sequence of arrays
-        w_g of the same lengths and all of the same sum; a single array stands for all kinds.
+    weights : sequence of arrays or names, or one of them
+        w_g of the same lengths and all of the same sum; a single one stands for all kinds. Names
+        are those of `PooledSequences`.
     shares : array, optional
         q_g, above 0 and scaled to sum to one; equal by default.
     sampling : "token" or "gaussian"
@@ -44,7 +52,7 @@ class SequenceMixture:
     >>> mixture = al.SequenceMixture(
     ...     vocab_ratio=0.5, sample_ratio=0.4, signal_norm=1.5,
     ...     correlations=[al.prefix_correlation(n, prefix=5) for n in (5, 20)],
-    ...     weights=[al.mean_weights(n) for n in (5, 20)],
+    ...     weights="mean",
     ... )
     >>> mixture.noise_gains.round(12), mixture.signal_gains.round(12)
     (array([0.2 , 0.05]), array([1. , 0.1]))
@@ -59,47 +67,30 @@ class SequenceMixture:
     sampling: Sampling = "token"
 
     def __post_init__(self) -> None:
-        numbers = ("vocab_ratio", "sample_ratio", "signal_norm")
-        check_numbers(self, numbers, "the ratios and signal_norm")
+        self._check_pooled()
         kinds = tuple(frozen(check_correlation(R)) for R in self.correlations)
         if not kinds:
             raise invalid_argument("correlations", "at least one matrix", self.correlations)
-        single = all(np.ndim(x) == 0 for x in self.weights)
-        given = [self.weights] * len(kinds) if single else list(self.weights)
+        given: Any = self.weights
+        if isinstance(given, str) or not any(isinstance(w, str) or np.ndim(w) for w in given):
+            given = [given] * len(kinds)  # one for all
         if len(given) != len(kinds):
             raise invalid_argument(
                 "weights", f"{len(kinds)} arrays, one for each correlation", len(given)
             )
-        weights = tuple(
-            frozen(check_weights(np.asarray(w), len(R))) for w, R in zip(given, kinds, strict=True)
-        )
+        weights = tuple(frozen(check_weights(w, R)) for w, R in zip(given, kinds, strict=True))
         sums = np.array([w.sum() for w in weights])
         if np.ptp(sums) > 1e-9 * np.abs(sums).max():
             raise invalid_argument("weights", "of the same sum for every kind", sums.tolist())
-        shares = np.ones(len(kinds)) if self.shares is None else self.shares
-        q = real_array("shares", shares, ndim=1)
-        if len(q) != len(kinds):
-            raise invalid_argument(
-                "shares", f"of length {len(kinds)}, one for each correlation", q
-            )
-        if (q <= 0).any():
-            raise invalid_argument("shares", "above 0", q.tolist())
         set_field(self, "correlations", kinds)
         set_field(self, "weights", weights)
-        set_field(self, "shares", frozen(q / q.sum()))
-        choice("sampling", self.sampling, ("token", "gaussian"))
+        set_field(self, "shares", check_shares("shares", self.shares, len(kinds), "correlation"))
 
     @property
     def kind_shares(self) -> Floats:
         """Shares q of the kinds."""
         assert self.shares is not None  # equal ones were filled in
         return self.shares
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape to which the ratios and the signal norm broadcast; () for one model."""
-        parts = (self.vocab_ratio, self.sample_ratio, self.signal_norm)
-        return np.broadcast_shapes(*map(np.shape, parts))
 
     @property
     def signal_gains(self) -> Floats:
@@ -132,7 +123,3 @@ class SequenceMixture:
         """Number L_eff = κ̄²/Σ q_g Σw_g⁴ of positions that the weights really use."""
         fourth = np.array([float(np.sum(w**4)) for w in self.weights])
         return self.noise_gain**2 / float(self.kind_shares @ fourth)
-
-    def sizes(self, dimension: int) -> Sizes:
-        """Whole numbers closest to the ratios at this dimension (an even vocabulary)."""
-        return whole_sizes(self, dimension, multiple=2)

@@ -1,19 +1,22 @@
 """Sequences pooled by several heads at once, side by side."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from attnlaw._checks import Floats, Real, choice, frozen, invalid_argument, real_array
+from attnlaw._checks import Floats, Real, frozen, invalid_argument, real_array
 from attnlaw.correlations import check_correlation
-from attnlaw.models.base import Sizes, check_numbers, same_fields, set_field, whole_sizes
-from attnlaw.models.sequences import Sampling
+from attnlaw.models.base import PooledModel, Sampling, set_field
+from attnlaw.results import Spikes
+from attnlaw.weights import by_name
 
 __all__ = ["MultiHeadPooling"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MultiHeadPooling:
+class MultiHeadPooling(PooledModel[Spikes]):
     """Sequences of tokens, pooled by H sets of weights and concatenated.
 
     The sequences are those of `PooledSequences`; head h pools them to Σ_l w_hl e_{token(i,l)},
@@ -29,7 +32,7 @@ class MultiHeadPooling:
     correlation : array of shape (length, length)
         R.
     weights : array of shape (n_heads, length)
-        w_h, a row for each head, none of them zero.
+        w_h, a row for each head, none of them zero; or a list of rows and names.
     sampling : "token" or "gaussian"
         See `PooledSequences`.
 
@@ -39,7 +42,7 @@ class MultiHeadPooling:
     >>> R = al.prefix_correlation(20, prefix=5)
     >>> heads = al.MultiHeadPooling(
     ...     vocab_ratio=0.5, sample_ratio=0.2, signal_norm=1.5, correlation=R,
-    ...     weights=[al.mean_weights(20), al.causal_weights(20)],
+    ...     weights=["mean", "causal"],
     ... )
     >>> heads.noise_gains.round(4)
     array([[0.05  , 0.05  ],
@@ -54,30 +57,15 @@ class MultiHeadPooling:
     sampling: Sampling = "token"
 
     def __post_init__(self) -> None:
-        numbers = ("vocab_ratio", "sample_ratio", "signal_norm")
-        check_numbers(self, numbers, "the ratios and signal_norm")
+        self._check_pooled()
         R = check_correlation(self.correlation)
-        W = real_array("weights", self.weights, ndim=2)
-        if len(W) == 0 or W.shape[1] != len(R):
-            raise invalid_argument(
-                "weights", f"of shape (n_heads, {len(R)}), like the correlation", W
-            )
-        if not W.any(axis=1).all():
-            raise invalid_argument("weights", "different from zero in every head", W.tolist())
         set_field(self, "correlation", frozen(R))
-        set_field(self, "weights", frozen(W))
-        choice("sampling", self.sampling, ("token", "gaussian"))
+        set_field(self, "weights", frozen(_check_heads(self.weights, R)))
 
     @property
     def n_heads(self) -> int:
         """Number of heads H."""
         return len(self.weights)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape to which the ratios and the signal norm broadcast; () for one model."""
-        parts = (self.vocab_ratio, self.sample_ratio, self.signal_norm)
-        return np.broadcast_shapes(*map(np.shape, parts))
 
     @property
     def signal_gains(self) -> Floats:
@@ -95,11 +83,16 @@ class MultiHeadPooling:
         W = self.weights
         return float(np.min(np.sum(W**2, axis=1) ** 2 / np.sum(W**4, axis=1)))
 
-    def sizes(self, dimension: int) -> Sizes:
-        """Whole numbers closest to the ratios at this dimension of a head (even vocabulary)."""
-        return whole_sizes(self, dimension, multiple=2)
 
-    def __eq__(self, other: object) -> bool:
-        return same_fields(self, other) if isinstance(other, MultiHeadPooling) else NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]
+def _check_heads(weights: ArrayLike, correlation: Floats) -> Floats:
+    """Return the weights of all heads, each of them given by a name or as an array."""
+    L = len(correlation)
+    given: Any = weights
+    if isinstance(given, list | tuple):
+        given = [by_name(w, L, correlation) if isinstance(w, str) else w for w in given]
+    W = real_array("weights", given, ndim=2)
+    if len(W) == 0 or W.shape[1] != L:
+        raise invalid_argument("weights", f"of shape (n_heads, {L}), like the correlation", W)
+    if not W.any(axis=1).all():
+        raise invalid_argument("weights", "different from zero in every head", W.tolist())
+    return W

@@ -1,31 +1,19 @@
 """Sequences of tokens with a hidden signal, pooled by fixed weights."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attnlaw._checks import Real, choice, frozen, invalid_argument
-from attnlaw.correlations import check_correlation
-from attnlaw.models.base import (
-    Gains,
-    Sizes,
-    check_numbers,
-    check_weights,
-    same_fields,
-    set_field,
-    whole_sizes,
-)
+from attnlaw._checks import Floats, Real, invalid_argument
+from attnlaw.models.base import Gains, PooledModel, Sampling, Sizes
 from attnlaw.models.vocabulary import Vocabulary
+from attnlaw.results import Spike
 
-__all__ = ["PooledSequences", "Sampling"]
-
-Sampling = Literal["token", "gaussian"]
+__all__ = ["PooledSequences"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PooledSequences(Gains):
+class PooledSequences(Gains, PooledModel[Spike]):
     """Sequences of tokens from a table with a hidden signal, pooled by fixed weights.
 
     A table holds V tokens in R^d, e_v = c_v μ + z_v, with balanced signs c_v = ±1 and standard
@@ -43,8 +31,9 @@ class PooledSequences(Gains):
         ‖μ‖ ≥ 0.
     correlation : array of shape (length, length)
         R: symmetric, positive semi-definite, unit diagonal.
-    weights : array of shape (length,)
-        w, not all zero. They need not sum to one: only the SNR wᵀRw/wᵀw matters for overlaps.
+    weights : array of shape (length,), or a name
+        w, not all zero; "mean", "causal", "last", "optimal" or "direction". They need
+        not sum to one: only the SNR wᵀRw/wᵀw matters for overlaps.
     sampling : "token" or "gaussian"
         Real tokens from a fixed table (exact), or the papers' idealised population covariance
         (docs/theory/pooled-covariance.md, "Derivation").
@@ -69,34 +58,19 @@ class PooledSequences(Gains):
     vocab_ratio: Real  # δ = d/V
     sample_ratio: Real  # γ = d/N
     signal_norm: Real  # ‖μ‖
-    correlation: NDArray[np.float64]  # R
-    weights: NDArray[np.float64]  # w
+    correlation: Floats  # R
+    weights: Floats  # w
     sampling: Sampling = "token"
     centred: bool = True
     vocabulary: Vocabulary | None = None  # p, g, c
 
     def __post_init__(self) -> None:
-        numbers = ("vocab_ratio", "sample_ratio", "signal_norm")
-        check_numbers(self, numbers, "the ratios and signal_norm")
-        R = check_correlation(self.correlation)
-        set_field(self, "correlation", frozen(R))
-        set_field(self, "weights", frozen(check_weights(self.weights, len(R))))
-        choice("sampling", self.sampling, ("token", "gaussian"))
+        self._check_pooled()
+        self._check_gains()
         if not isinstance(self.centred, bool | np.bool_):
             raise invalid_argument("centred", "True or False", self.centred)
         if not isinstance(self.vocabulary, Vocabulary | None):
             raise invalid_argument("vocabulary", "a Vocabulary or None", self.vocabulary)
-
-    @property
-    def length(self) -> int:
-        """Sequence length L."""
-        return len(self.weights)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape to which the ratios and the signal norm broadcast; () for one model."""
-        parts = (self.vocab_ratio, self.sample_ratio, self.signal_norm)
-        return np.broadcast_shapes(*map(np.shape, parts))
 
     @property
     def tokens_differ(self) -> bool:
@@ -108,7 +82,7 @@ class PooledSequences(Gains):
 
         A model with a `Vocabulary` has the tokens of that, and only one dimension: d = δV.
         """
-        sizes = whole_sizes(self, dimension, multiple=2)
+        sizes = super().sizes(dimension)
         if self.vocabulary is None:
             return sizes
         V = self.vocabulary.n_tokens
@@ -117,10 +91,3 @@ class PooledSequences(Gains):
             words = f"{d}, vocab_ratio times the {V} tokens of the vocabulary"
             raise invalid_argument("dimension", words, dimension)
         return Sizes(d, V, sizes.n_samples)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, PooledSequences):
-            return NotImplemented
-        return same_fields(self, other)
-
-    __hash__ = None  # type: ignore[assignment]

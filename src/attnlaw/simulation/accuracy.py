@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve
 
 from attnlaw._checks import Floats, Random, choice, count, invalid_argument, real
+from attnlaw._dispatch import answers
 from attnlaw.models import PooledSequences
 from attnlaw.models.vocabulary import tokens_alike
 from attnlaw.results import Accuracy
@@ -21,9 +22,10 @@ from attnlaw.simulation.pooled import (
 )
 from attnlaw.simulation.signs import sample_signs
 from attnlaw.simulation.spectrum import covariance, leading_eigenpairs
+from attnlaw.simulation.verbs import simulate_accuracy
 from attnlaw.simulation.workers import Progress, run_trials
 
-__all__ = ["ridge_coefficients", "simulate_accuracy"]
+__all__ = ["ridge_coefficients"]
 
 CLASSIFIERS = ("ridge", "centroid", "component")
 
@@ -56,7 +58,8 @@ def ridge_coefficients(pooled: Floats, labels: Floats, ridge: float) -> Floats:
     return np.asarray(X.T @ solve(X @ X.T + N * ridge * np.eye(N), y, assume_a="pos"))
 
 
-def simulate_accuracy(
+@answers(simulate_accuracy)
+def accuracy_of_sequences(
     model: PooledSequences,
     dimension: int,
     n_trials: int = 1,

@@ -87,7 +87,7 @@ def simulate_alignment(
     ...     vocab_ratio=0.4, sample_ratio=0.2, signal_norm=[0.5, 1.0, 2.0],
     ...     correlation=R, weights=al.mean_weights(20))
     >>> both = [al.mean_weights(20), al.optimal_weights(R)]
-    >>> seen = al.simulate_alignment(model, dimension=200, n_trials=5, rng=0, weights=both)
+    >>> seen = al.simulation.simulate_alignment(model, 200, n_trials=5, rng=0, weights=both)
     >>> seen.squared_overlap.shape
     (5, 2, 3)
     >>> mean, best = seen.squared_overlap.mean(axis=0)

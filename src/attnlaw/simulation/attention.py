@@ -8,17 +8,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlaw._checks import Floats, Random, choice, count, invalid_argument, real_array
+from attnlaw._dispatch import answers
 from attnlaw.models import SelfAttention
 from attnlaw.results import AttentionSpectrum
 from attnlaw.simulation._matrix_free.plan import check_memory
+from attnlaw.simulation.verbs import simulate, simulate_spectrum
 from attnlaw.simulation.workers import Progress, run_trials
 
 __all__ = [
     "MATRICES",
     "attention_matrix",
     "sample_queries_and_keys",
-    "simulate_attention",
-    "simulate_attention_spectrum",
     "squared_singular_values",
     "uniform_attention",
 ]
@@ -191,9 +191,11 @@ def _gaussian(n: int, columns: int, rng: np.random.Generator) -> Floats:
     return np.asarray(rng.standard_normal((n, columns)) / columns**0.5)
 
 
-def simulate_attention_spectrum(
+@answers(simulate_spectrum)
+def spectrum_of_attention(
     model: SelfAttention,
-    n_draws: int = 1,
+    dimension: int | None = None,
+    n_trials: int = 1,
     rng: Random = None,
     *,
     matrix: str = "softmax",
@@ -207,10 +209,12 @@ def simulate_attention_spectrum(
     ----------
     model : SelfAttention
         What is drawn.
-    n_draws : int
+    dimension : None
+        Heads have a size of their own.
+    n_trials : int
         Number of independent draws.
     rng : Generator, int or None
-        Draw k has its own stream, the same for any `n_draws` and `n_jobs`.
+        Draw k has its own stream, the same for any `n_trials` and `n_jobs`.
     matrix : "softmax", "kernel", "polynomial" or "linear"
         √n A_⊥ itself (√i (A_ij − 1/i) of a causal head), or what P2 compares with it: f(S)/√n,
         with f replaced by its Taylor polynomial, or the Gaussian equivalent √θ₂ S + √(θ₁−θ₂) W.
@@ -223,44 +227,46 @@ def simulate_attention_spectrum(
 
     Returns
     -------
-    array of shape (n_draws, n_tokens)
+    array of shape (n_trials, n_tokens)
         In ascending order; zeros where the rank is less than n_tokens.
 
     Examples
     --------
     >>> import attnlaw as al
     >>> head = al.SelfAttention(n_tokens=50, head_dimension=20, inverse_temperature=1.0)
-    >>> values = al.simulate_attention_spectrum(head, n_draws=2, rng=0)
+    >>> values = al.simulation.simulate_spectrum(head, n_trials=2, rng=0)
     >>> values.shape
     (2, 50)
     """
     choice("matrix", matrix, tuple(MATRICES))
-    X = _checked(model, inputs)
+    X = _checked(model, dimension, inputs)
     _check_memory(model, n_jobs)
     trial = partial(_spectrum, model, matrix, X)
-    return np.stack(run_trials(trial, n_draws, rng, n_jobs=n_jobs, progress=progress))
+    return np.stack(run_trials(trial, n_trials, rng, n_jobs=n_jobs, progress=progress))
 
 
+@answers(simulate)
 def simulate_attention(
     model: SelfAttention,
-    n_draws: int = 1,
+    dimension: int | None = None,
+    n_trials: int = 1,
     rng: Random = None,
     *,
     inputs: ArrayLike | None = None,
     n_jobs: int = 1,
     progress: Progress | None = None,
 ) -> AttentionSpectrum:
-    """Draw attention several times and measure what `predict_attention` predicts.
+    """Draw attention several times and measure what `predict` predicts.
 
     Parameters
     ----------
-    model, n_draws, rng, inputs, n_jobs, progress
-        As in `simulate_attention_spectrum`; a model without values.
+    model, dimension, n_trials, rng, inputs, n_jobs, progress
+        As in `simulate_spectrum`; a model without values.
 
     Returns
     -------
     AttentionSpectrum
-        Every field an array of shape (n_draws,).
+        Every field an array of shape (n_trials,).
 
     Notes
     -----
@@ -271,7 +277,7 @@ def simulate_attention(
     --------
     >>> import attnlaw as al
     >>> head = al.SelfAttention(n_tokens=200, head_dimension=200, inverse_temperature=0.5)
-    >>> seen = al.simulate_attention(head, n_draws=2, rng=0)
+    >>> seen = al.simulate(head, n_trials=2, rng=0)
     >>> seen.top_singular_value.round(2)
     array([1., 1.])
     """
@@ -279,10 +285,10 @@ def simulate_attention(
         raise invalid_argument(
             "value_dimension", "None to simulate A itself", model.value_dimension
         )
-    X = _checked(model, inputs)
+    X = _checked(model, dimension, inputs)
     _check_memory(model, n_jobs)
     trial = partial(_measure, model, X)
-    draws = run_trials(trial, n_draws, rng, n_jobs=n_jobs, progress=progress)
+    draws = run_trials(trial, n_trials, rng, n_jobs=n_jobs, progress=progress)
     names = draws[0].__dataclass_fields__
     return AttentionSpectrum(**{k: np.array([getattr(d, k) for d in draws]) for k in names})
 
@@ -316,7 +322,11 @@ def _measure(
     )
 
 
-def _checked(model: SelfAttention, inputs: ArrayLike | None) -> Floats | None:
+def _checked(
+    model: SelfAttention, dimension: int | None, inputs: ArrayLike | None
+) -> Floats | None:
+    if dimension is not None:
+        raise invalid_argument("dimension", "None for heads, whose size is n_tokens", dimension)
     if inputs is None:
         return None
     X = real_array("inputs", inputs, ndim=2)

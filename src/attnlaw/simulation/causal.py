@@ -56,7 +56,7 @@ def simulate_causal_weights(
     >>> model = al.PooledSequences(
     ...     vocab_ratio=0.5, sample_ratio=1, signal_norm=1.0,
     ...     correlation=al.prefix_correlation(4, 2), weights=al.causal_weights(4))
-    >>> seen = al.simulate_causal_weights(model, 10_000, rng=0)
+    >>> seen = al.simulation.simulate_causal_weights(model, 10_000, rng=0)
     >>> bool(np.abs(seen - al.causal_weights(4)).max() < 3 / 10_000**0.5)
     True
     """

@@ -7,20 +7,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw._checks import Floats, Random, choice, count, invalid_argument, real
+from attnlaw._dispatch import answers
 from attnlaw.models import PooledClasses
 from attnlaw.results import ClassAccuracy
 from attnlaw.simulation._matrix_free.plan import check_memory
 from attnlaw.simulation.accuracy import ridge_coefficients
 from attnlaw.simulation.classes import principal_directions, sample_classes
 from attnlaw.simulation.pooled import pool
+from attnlaw.simulation.verbs import simulate_accuracy
 from attnlaw.simulation.workers import Progress, run_trials
 
-__all__ = ["simulate_class_accuracy"]
+__all__: list[str] = []
 
 CLASSIFIERS = ("ridge", "centroid", "discriminant")
 
 
-def simulate_class_accuracy(
+@answers(simulate_accuracy)
+def accuracy_of_classes(
     model: PooledClasses,
     dimension: int,
     n_trials: int = 1,
@@ -69,7 +72,7 @@ def simulate_class_accuracy(
     >>> model = al.PooledClasses(
     ...     vocab_ratio=0.5, sample_ratio=0.25, class_means=8 * np.eye(3),
     ...     correlation=al.prefix_correlation(4, 2), weights=[0.5, 0.5, 0, 0])
-    >>> simulate_class_accuracy(model, 50, rng=0, classifier="centroid").accuracy.round(2)
+    >>> al.simulate_accuracy(model, 50, rng=0, classifier="centroid").accuracy.round(2)
     array([1.])
     """
     choice("classifier", classifier, CLASSIFIERS)

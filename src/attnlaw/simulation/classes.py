@@ -8,19 +8,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._checks import Floats, Random, count, invalid_argument, random_generator, real_array
+from attnlaw._dispatch import answers
 from attnlaw.correlations import check_correlation
 from attnlaw.models import PooledClasses
 from attnlaw.results import ClassSpikes
 from attnlaw.simulation._matrix_free.plan import check_memory
 from attnlaw.simulation.pooled import pool
 from attnlaw.simulation.spectrum import covariance, leading_eigenpairs, squared_overlap
+from attnlaw.simulation.verbs import simulate
 from attnlaw.simulation.workers import Progress, run_trials
 
-__all__ = ["ClassSample", "sample_class_sequences", "sample_classes", "simulate_classes"]
+__all__ = ["ClassSample", "sample_class_sequences", "sample_classes"]
 
 ROUNDING = 1e-10
 
 
+@answers(simulate)
 def simulate_classes(
     model: PooledClasses,
     dimension: int,
@@ -65,7 +68,7 @@ def simulate_classes(
     >>> model = al.PooledClasses(
     ...     vocab_ratio=0.5, sample_ratio=0.25, class_means=4 * np.eye(3),
     ...     correlation=al.prefix_correlation(4, 2), weights=al.mean_weights(4))
-    >>> seen = al.simulate_classes(model, dimension=50, n_trials=3, rng=0)
+    >>> seen = al.simulate(model, dimension=50, n_trials=3, rng=0)
     >>> seen.top_eigenvalues.shape, seen.class_overlaps.shape
     ((3, 2), (3, 3))
     """
@@ -253,7 +256,7 @@ def principal_directions(model: PooledClasses, dimension: int) -> tuple[Floats, 
 
 
 def _trial(model: PooledClasses, dimension: int, rng: np.random.Generator) -> ClassSpikes:
-    """Measure one draw; see `simulate_classes` for the fields."""
+    """Measure one draw; see `simulate` for the fields."""
     sample = sample_class_sequences(model, dimension, rng)
     J = model.n_classes - 1
     edge = leading_eigenpairs(covariance(sample.bulk, centred=True))[0][0]

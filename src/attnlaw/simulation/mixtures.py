@@ -6,15 +6,17 @@ from typing import NamedTuple
 import numpy as np
 
 from attnlaw._checks import Floats, Random, count, random_generator
+from attnlaw._dispatch import answers
 from attnlaw.models import SequenceMixture
 from attnlaw.results import Spike
 from attnlaw.simulation._matrix_free.plan import check_memory
 from attnlaw.simulation.pooled import class_means, pool, sample_tokens, split_classes
 from attnlaw.simulation.signs import sample_signs
 from attnlaw.simulation.spectrum import covariance, leading_eigenpairs, squared_overlap
+from attnlaw.simulation.verbs import simulate
 from attnlaw.simulation.workers import Progress, run_trials
 
-__all__ = ["MixtureSample", "sample_mixture", "simulate_mixture"]
+__all__ = ["MixtureSample", "sample_mixture"]
 
 
 class MixtureSample(NamedTuple):
@@ -27,6 +29,7 @@ class MixtureSample(NamedTuple):
     difference: Floats  # m (d,): half the difference of the class means; 0 if idealised
 
 
+@answers(simulate)
 def simulate_mixture(
     model: SequenceMixture,
     dimension: int,
@@ -61,7 +64,7 @@ def simulate_mixture(
     ...     vocab_ratio=0.5, sample_ratio=0.25, signal_norm=[0.0, 4.0],
     ...     correlations=[al.prefix_correlation(n, prefix=2) for n in (2, 6)],
     ...     weights=[al.mean_weights(n) for n in (2, 6)])
-    >>> al.simulate_mixture(mixture, dimension=50, n_trials=3, rng=0).is_detectable.all(axis=0)
+    >>> al.simulate(mixture, dimension=50, n_trials=3, rng=0).is_detectable.all(axis=0)
     array([False,  True])
     """
     d, V, N = model.sizes(dimension)

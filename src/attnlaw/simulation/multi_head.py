@@ -6,15 +6,17 @@ from typing import NamedTuple
 import numpy as np
 
 from attnlaw._checks import Floats, Random, count, invalid_argument, random_generator
+from attnlaw._dispatch import answers
 from attnlaw.models import MultiHeadPooling
 from attnlaw.results import Spikes
 from attnlaw.simulation._matrix_free.plan import check_memory
 from attnlaw.simulation.pooled import pool, sample_tokens, split_classes
 from attnlaw.simulation.signs import sample_signs
 from attnlaw.simulation.spectrum import covariance, leading_eigenpairs, squared_overlap
+from attnlaw.simulation.verbs import simulate
 from attnlaw.simulation.workers import Progress, run_trials
 
-__all__ = ["HeadSample", "sample_heads", "simulate_multi_head"]
+__all__ = ["HeadSample", "sample_heads"]
 
 
 class HeadSample(NamedTuple):
@@ -25,6 +27,7 @@ class HeadSample(NamedTuple):
     covariance: Floats  # C (Hd, Hd): of sequences from this table, centred
 
 
+@answers(simulate)
 def simulate_multi_head(
     model: MultiHeadPooling,
     dimension: int,
@@ -57,7 +60,7 @@ def simulate_multi_head(
     >>> heads = al.MultiHeadPooling(
     ...     vocab_ratio=0.5, sample_ratio=0.25, signal_norm=3.0, weights=np.eye(2),
     ...     correlation=al.prefix_correlation(2, prefix=2))
-    >>> al.simulate_multi_head(heads, dimension=30, n_trials=3, rng=0).squared_overlaps.shape
+    >>> al.simulate(heads, dimension=30, n_trials=3, rng=0).squared_overlaps.shape
     (3, 2)
     """
     d, V, N = model.sizes(dimension)

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 
 from attnlaw._checks import Floats, Random, choice, count
+from attnlaw._dispatch import answers
 from attnlaw.models import PooledSequences
 from attnlaw.results import Spike
 from attnlaw.simulation._matrix_free.plan import check_memory, matrix_free_memory, reference_memory
@@ -21,17 +22,19 @@ from attnlaw.simulation.spectrum import (
     population_covariance,
     squared_overlap,
 )
+from attnlaw.simulation.verbs import simulate, simulate_spectrum
 from attnlaw.simulation.vocabulary import vocabulary_trial
 from attnlaw.simulation.workers import Progress, run_trials
 
-__all__ = ["simulate", "simulate_spectrum", "simulate_trial", "trial_memory"]
+__all__ = ["simulate_trial", "trial_memory"]
 
 Trial = Callable[[PooledSequences, int, np.random.Generator], Spike]
 
 QUICK = 100_000  # norms · d² below which forming the matrices is faster than avoiding them
 
 
-def simulate(
+@answers(simulate)
+def simulate_sequences(
     model: PooledSequences,
     dimension: int,
     n_trials: int = 1,
@@ -109,7 +112,8 @@ def simulate(
     return _gathered(trials, (len(trials), *np.shape(model.signal_norm)))
 
 
-def simulate_spectrum(
+@answers(simulate_spectrum)
+def spectrum_of_sequences(
     model: PooledSequences,
     dimension: int,
     n_trials: int = 1,
@@ -136,7 +140,7 @@ def simulate_spectrum(
     >>> model = al.PooledSequences(
     ...     vocab_ratio=0.5, sample_ratio=2.0, signal_norm=1.0,
     ...     correlation=al.prefix_correlation(4, 2), weights=al.mean_weights(4), centred=False)
-    >>> values = al.simulate_spectrum(model, dimension=40, n_trials=2, rng=0)
+    >>> values = al.simulation.simulate_spectrum(model, dimension=40, n_trials=2, rng=0)
     >>> (values > 1e-12).sum(axis=-1)      # the rank is N = d/2
     array([20, 20])
     """

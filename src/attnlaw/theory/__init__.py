@@ -1,43 +1,31 @@
-"""From a model to a prediction: closed forms, and never a random number."""
+"""From a model to a prediction: closed forms, and never a random number.
 
-from attnlaw.theory.accuracy import predict_accuracy
-from attnlaw.theory.attention import (
-    KeyNormOutlier,
-    attention_law,
-    key_norm_outlier,
-    predict_attention,
-)
-from attnlaw.theory.bulk import bulk_edge, bulk_law, edge_parameter
-from attnlaw.theory.classes import ClassThresholds, class_thresholds, predict_classes
-from attnlaw.theory.mixtures import predict_mixture
-from attnlaw.theory.multi_head import HeadCombination, combine_heads, predict_multi_head
-from attnlaw.theory.planning import Plan, plan
-from attnlaw.theory.spikes import predict, squared_overlap
-from attnlaw.theory.thresholds import Thresholds, thresholds
-from attnlaw.theory.validity import Validity, validity
+`verbs` declares the questions; each model is answered in a module of its own: `pooled`,
+`classes`, `mixtures`, `multi_head` and `attention`. `planning` inverts predictions, `accuracy` and
+`class_accuracy` predict classification, and `validity` says how far a finite model is from its
+limit.
+"""
+
+from attnlaw._dispatch import import_answers
+from attnlaw.theory.attention import KeyNormOutlier, key_norm_outlier
+from attnlaw.theory.multi_head import HeadCombination, combine_heads
+from attnlaw.theory.pooled import bulk_edge, edge_parameter, squared_overlap
+from attnlaw.theory.verbs import law, plan, predict, predict_accuracy, thresholds, validity
 
 __all__ = [
-    "ClassThresholds",
     "HeadCombination",
     "KeyNormOutlier",
-    "Plan",
-    "Thresholds",
-    "Validity",
-    "attention_law",
     "bulk_edge",
-    "bulk_law",
-    "class_thresholds",
     "combine_heads",
     "edge_parameter",
     "key_norm_outlier",
+    "law",
     "plan",
     "predict",
     "predict_accuracy",
-    "predict_attention",
-    "predict_classes",
-    "predict_mixture",
-    "predict_multi_head",
     "squared_overlap",
     "thresholds",
     "validity",
 ]
+
+import_answers(__name__, __path__)

@@ -8,13 +8,15 @@ from numpy.typing import ArrayLike
 from scipy.special import binom, ndtr
 
 from attnlaw._checks import Floats, choice, invalid_argument, real, scalar_or_array
+from attnlaw._dispatch import answers
 from attnlaw.laws.outliers import TINY, white_edge_parameter, white_overlap
 from attnlaw.models import PooledSequences
 from attnlaw.models.vocabulary import tokens_alike
 from attnlaw.results import Accuracy
-from attnlaw.theory.spikes import spike_parameter
+from attnlaw.theory.pooled import spike_parameter
+from attnlaw.theory.verbs import predict_accuracy
 
-__all__ = ["predict_accuracy"]
+__all__: list[str] = []
 
 CLASSIFIERS = ("ridge", "centroid", "component")
 
@@ -22,7 +24,8 @@ MOST_ATOMS = 4096
 """Up to so many values of the other groups' sum, all are listed; beyond, Fourier inversion."""
 
 
-def predict_accuracy(
+@answers(predict_accuracy)
+def accuracy_of_sequences(
     model: PooledSequences, ridge: ArrayLike | None = None, *, classifier: str = "ridge"
 ) -> Accuracy:
     """Predict the test accuracy of a linear classifier of pooled sequences.
@@ -87,9 +90,9 @@ def predict_accuracy(
     ...     vocab_ratio=0.0, sample_ratio=0.0, signal_norm=0.5,
     ...     correlation=al.prefix_correlation(4, prefix=4), weights=al.mean_weights(4),
     ... )
-    >>> round(predict_accuracy(model, ridge=1.0).accuracy, 6)     # Φ(1)
+    >>> round(al.predict_accuracy(model, ridge=1.0).accuracy, 6)     # Φ(1)
     0.841345
-    >>> round(predict_accuracy(model, classifier="component").accuracy, 6)
+    >>> round(al.predict_accuracy(model, classifier="component").accuracy, 6)
     0.841345
     """
     tokens_alike(model, "an accuracy")

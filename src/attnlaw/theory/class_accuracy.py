@@ -12,17 +12,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlaw._checks import Floats, choice, invalid_argument, real, scalar_or_array
+from attnlaw._dispatch import answers
 from attnlaw.models import PooledClasses
 from attnlaw.results import ClassAccuracy
 from attnlaw.theory.argmax import largest_score_probability
+from attnlaw.theory.verbs import predict_accuracy
 
-__all__ = ["predict_class_accuracy"]
+__all__: list[str] = []
 
 CLASSIFIERS = ("ridge", "centroid", "discriminant")
 N_POINTS = 2**12  # of the low-discrepancy sequence; the error in an accuracy is below 3e-4
 
 
-def predict_class_accuracy(
+@answers(predict_accuracy)
+def accuracy_of_classes(
     model: PooledClasses, ridge: ArrayLike | None = None, *, classifier: str = "ridge"
 ) -> ClassAccuracy:
     """Predict the test accuracy of a linear classifier of K classes of pooled sequences.
@@ -78,7 +81,7 @@ def predict_class_accuracy(
     ...     vocab_ratio=0.0, sample_ratio=0.0, class_means=[[0.5], [-0.5]],
     ...     correlation=al.prefix_correlation(4, prefix=4), weights=al.mean_weights(4),
     ... )
-    >>> round(predict_class_accuracy(model, ridge=1.0).accuracy, 6)     # Φ(1)
+    >>> round(al.predict_accuracy(model, ridge=1.0).accuracy, 6)     # Φ(1)
     0.841345
     """
     choice("classifier", classifier, CLASSIFIERS)

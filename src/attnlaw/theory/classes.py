@@ -7,17 +7,42 @@ u the parameter in which ℓ = κ u(1+δy) and λ = κ u(1+δy)(1+γy) (see `att
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlaw._checks import Floats, scalar_or_array
+from attnlaw._dispatch import answers
+from attnlaw.laws import Discrete, Law, MarchenkoPastur
 from attnlaw.laws.outliers import TINY, Poles, falling_root
 from attnlaw.models import PooledClasses
-from attnlaw.results import ClassSpikes
+from attnlaw.results import ClassSpikes, Thresholds
 from attnlaw.theory.validity import warn_if_far_from_limit
+from attnlaw.theory.verbs import law, predict, thresholds
 
-__all__ = ["ClassThresholds", "class_thresholds", "predict_classes"]
+__all__: list[str] = []
 
 
+@answers(law)
+def law_of_classes(model: PooledClasses) -> Law:
+    """Limiting spectrum of the noise: κ (H ⊠ MP_δ ⊠ MP_γ), H the spectrum of the noise.
+
+    Examples
+    --------
+    >>> import attnlaw as al
+    >>> model = al.PooledClasses(
+    ...     vocab_ratio=0.5, sample_ratio=0.4, class_means=np.eye(2), noise_spectrum=[1.0, 3.0],
+    ...     correlation=np.eye(4), weights="mean",
+    ... )
+    >>> al.law(model)
+    Discrete([0.25, 0.75]) @ MarchenkoPastur(0.5) @ MarchenkoPastur(0.4)
+    """
+    delta, gamma = model.single_ratios("a law is")
+    warn_if_far_from_limit(model)
+    white = MarchenkoPastur(delta) @ MarchenkoPastur(gamma)
+    if model.noise_spectrum is None:
+        return model.noise_gain * white
+    return model.noise_gain * (Discrete(model.noise_spectrum) @ white)
+
+
+@answers(predict)
 def predict_classes(model: PooledClasses) -> ClassSpikes:
     """Predict the outliers of pooled classes, and how much of the class means they hold.
 
@@ -64,7 +89,7 @@ def predict_classes(model: PooledClasses) -> ClassSpikes:
     >>> w = al.optimal_weights(R)
     >>> common = dict(vocab_ratio=0.5, sample_ratio=0.4, correlation=R, weights=w)
     >>> two = al.PooledClasses(class_means=[[1.0], [-1.0]], **common)
-    >>> al.predict_classes(two).squared_overlaps.round(6)
+    >>> al.predict(two).squared_overlaps.round(6)
     array([0.615738])
     >>> round(al.predict(al.PooledSequences(signal_norm=1.0, **common)).squared_overlap, 6)
     0.615738
@@ -122,15 +147,8 @@ def _signal_components(
     return np.asarray(contrasts.projected(offset, c, scale) * (unit / lift)[..., None])
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClassThresholds:
-    """Critical factors of the class means, for each of the K − 1 outliers along the last axis."""
-
-    population_signal_scale: NDArray[np.float64]  # beyond it C has so many outliers
-    sample_signal_scale: NDArray[np.float64]  # beyond it S has
-
-
-def class_thresholds(model: PooledClasses) -> ClassThresholds:
+@answers(thresholds)
+def thresholds_of_classes(model: PooledClasses) -> Thresholds:
     """Return the factors of the class means beyond which one, two, … eigenvalues leave the bulk.
 
     Parameters
@@ -140,7 +158,7 @@ def class_thresholds(model: PooledClasses) -> ClassThresholds:
 
     Returns
     -------
-    ClassThresholds
+    Thresholds
         Of the shape of the ratios, with an axis of K − 1 outliers; infinite for a contrast
         without signal that stays in the bulk, 0 for one that leaves it without any.
 
@@ -149,7 +167,7 @@ def class_thresholds(model: PooledClasses) -> ClassThresholds:
     Derived in docs/theory/classes.md, "Thresholds".
 
     With u at the edge, of C or of S, and σ_j the eigenvalues of S(u) at scale 1 (see
-    `predict_classes`), s² = (1 + δy − (α/κ) δy) / ((α/κ) σ_j); idealised without the last δy.
+    `predict`), s² = (1 + δy − (α/κ) δy) / ((α/κ) σ_j); idealised without the last δy.
 
     Examples
     --------
@@ -160,8 +178,8 @@ def class_thresholds(model: PooledClasses) -> ClassThresholds:
     ...     vocab_ratio=0.0, sample_ratio=0.0625, class_means=[[1.0], [-1.0]],
     ...     correlation=np.eye(4), weights=al.mean_weights(4),
     ... )
-    >>> al.class_thresholds(model)
-    ClassThresholds(population_signal_scale=array([0.]), sample_signal_scale=array([0.5]))
+    >>> al.thresholds(model)
+    Thresholds(population_signal=array([0.]), sample_signal=array([0.5]))
     """
     contrasts = _Contrasts.of(model)
     snr, mean_noise = model.snr, float(model.sampling == "token")
@@ -181,9 +199,9 @@ def class_thresholds(model: PooledClasses) -> ClassThresholds:
         return np.where((missing > 0) & (scale > 1e-14), scale, 0.0)
 
     noise = contrasts.noise
-    return ClassThresholds(
-        population_signal_scale=critical_scale(noise.edge_offset(delta)),
-        sample_signal_scale=critical_scale(noise.edge_offset(delta, gamma)),
+    return Thresholds(
+        population_signal=critical_scale(noise.edge_offset(delta)),
+        sample_signal=critical_scale(noise.edge_offset(delta, gamma)),
     )
 
 

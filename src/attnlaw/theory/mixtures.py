@@ -3,9 +3,13 @@
 Letters: q, α, κ of each kind g; s the parameter of `attnlaw.laws.outliers`, y = 1/t.
 """
 
+from functools import reduce
+
 import numpy as np
 
 from attnlaw._checks import Floats, Real, scalar_or_array
+from attnlaw._dispatch import answers
+from attnlaw.laws import Law, MarchenkoPastur
 from attnlaw.laws.outliers import (
     TINY,
     Poles,
@@ -15,12 +19,37 @@ from attnlaw.laws.outliers import (
 )
 from attnlaw.models import SequenceMixture
 from attnlaw.results import Spike
-from attnlaw.theory.spikes import ceiling, spike_parameter
+from attnlaw.theory.pooled import ceiling, spike_parameter
 from attnlaw.theory.validity import warn_if_far_from_limit
+from attnlaw.theory.verbs import law, predict
 
-__all__ = ["predict_mixture"]
+__all__: list[str] = []
 
 
+@answers(law)
+def law_of_mixture(model: SequenceMixture) -> Law:
+    """Limiting spectrum of the noise: MP_δ ⊠ (⊞_g q_g κ_g MP_{γ/q_g}).
+
+    Examples
+    --------
+    >>> import attnlaw as al
+    >>> mixture = al.SequenceMixture(
+    ...     vocab_ratio=0.5, sample_ratio=0.25, signal_norm=1.0, weights="mean",
+    ...     correlations=[np.eye(4), np.eye(8)],
+    ... )
+    >>> round(al.law(mixture).moment(1), 12)      # κ̄ = (1/4 + 1/8)/2
+    0.1875
+    """
+    delta, gamma = model.single_ratios("a law is")
+    warn_if_far_from_limit(model)
+    gains, kind = np.unique(model.noise_gains.round(12), return_inverse=True)
+    shares = np.bincount(kind, model.kind_shares)
+    parts = zip(shares * gains, gamma / shares, strict=True)
+    laws: list[Law] = [scale * MarchenkoPastur(ratio) for scale, ratio in parts]
+    return MarchenkoPastur(delta) @ reduce(Law.__add__, laws)
+
+
+@answers(predict)
 def predict_mixture(model: SequenceMixture) -> Spike:
     """Predict eigenvalue and overlap for sequences of several lengths or correlations.
 
@@ -58,7 +87,7 @@ def predict_mixture(model: SequenceMixture) -> Spike:
     >>> w = al.mean_weights(20)
     >>> mixed = al.SequenceMixture(correlations=both, weights=w, **common)
     >>> mean = al.PooledSequences(correlation=sum(both) / 2, weights=w, **common)
-    >>> abs(predict_mixture(mixed).squared_overlap - al.predict(mean).squared_overlap) < 1e-12
+    >>> abs(al.predict(mixed).squared_overlap - al.predict(mean).squared_overlap) < 1e-12
     True
     """
     warn_if_far_from_limit(model)

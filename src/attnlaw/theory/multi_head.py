@@ -9,14 +9,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._checks import Floats, invalid_argument, real_array, scalar_or_array
+from attnlaw._dispatch import answers
 from attnlaw.correlations import check_correlation
 from attnlaw.laws.outliers import TINY, OutlierCurve, falling_root
 from attnlaw.models import MultiHeadPooling
 from attnlaw.results import Spikes
-from attnlaw.theory.spikes import ceiling
+from attnlaw.theory.pooled import ceiling
 from attnlaw.theory.validity import warn_if_far_from_limit
+from attnlaw.theory.verbs import predict
 
-__all__ = ["HeadCombination", "combine_heads", "predict_multi_head"]
+__all__ = ["HeadCombination", "combine_heads"]
 
 _LEAST = 1e-30  # stands for the offset 0
 
@@ -80,6 +82,7 @@ def combine_heads(weights: ArrayLike, correlation: ArrayLike) -> HeadCombination
     )
 
 
+@answers(predict)
 def predict_multi_head(model: MultiHeadPooling) -> Spikes:
     """Predict the outliers of concatenated heads.
 
@@ -117,7 +120,7 @@ def predict_multi_head(model: MultiHeadPooling) -> Spikes:
     >>> import attnlaw as al
     >>> R, w = al.prefix_correlation(20, prefix=5), al.causal_weights(20)
     >>> common = dict(vocab_ratio=0.5, sample_ratio=0.4, signal_norm=1.5, correlation=R)
-    >>> al.predict_multi_head(al.MultiHeadPooling(weights=[w], **common)).squared_overlaps.round(6)
+    >>> al.predict(al.MultiHeadPooling(weights=[w], **common)).squared_overlaps.round(6)
     array([0.776287])
     >>> round(al.predict(al.PooledSequences(weights=w, **common)).squared_overlap, 6)
     0.776287

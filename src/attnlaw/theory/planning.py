@@ -3,12 +3,12 @@
 import functools
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._checks import Floats, Real, count, invalid_argument, real, scalar_or_array
+from attnlaw._checks import Floats, invalid_argument, real, scalar_or_array
+from attnlaw._dispatch import answers
 from attnlaw.laws.outliers import (
     TINY,
     white_edge_parameter,
@@ -16,65 +16,18 @@ from attnlaw.laws.outliers import (
     white_population_overlap,
 )
 from attnlaw.models import PooledSequences
-from attnlaw.theory.spikes import ceiling, spike_parameter
+from attnlaw.results import Plan
+from attnlaw.theory.pooled import ceiling, spike_parameter
+from attnlaw.theory.verbs import plan
 from attnlaw.theory.vocabulary import plan_vocabulary
 
-__all__ = ["Plan", "plan"]
+__all__: list[str] = []
 
 BoolArray = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What a wanted squared overlap takes, each need with everything else held fixed.
-
-    A ratio of 0 (an infinite number) says that no number is large enough; `obstacles` says why.
-    """
-
-    squared_overlap: Real  # ζ that is wanted
-    sample_ratio: Real  # γ = d/N, the largest that does; 0 when none does
-    vocab_ratio: Real  # δ = d/V, the largest that does; 0 when none does
-    signal_norm: Real  # ‖μ‖, the smallest that does; infinite when the weights keep no signal
-    ceiling: Real  # ‖μ‖²/(‖μ‖²+d/V_eff) for tokens: ζ of samples without number and noise
-    sample_limit: Real  # ζ with infinitely many samples
-    vocab_limit: Real  # ζ with an infinite vocabulary
-
-    def n_samples(self, dimension: int) -> Real:
-        """Smallest whole N = ⌈d/γ⌉ at a dimension; infinite where none does."""
-        return _whole(dimension, self.sample_ratio, step=1)
-
-    def n_vocab(self, dimension: int) -> Real:
-        """Smallest even V ≥ d/δ at a dimension; infinite where none does."""
-        return _whole(dimension, self.vocab_ratio, step=2)
-
-    @property
-    def obstacles(self) -> tuple[str, ...]:
-        """Sentences that say which needs cannot be met, and why; of a plan for one model."""
-        if any(np.ndim(value) for value in vars(self).values()):
-            raise invalid_argument(
-                "plan", "of a single model when its obstacles are asked for", self
-            )
-        wanted, found = f"a squared overlap of {self.squared_overlap:.4g}", []
-        if self.sample_ratio == 0 and self.sample_limit <= self.ceiling <= self.squared_overlap:
-            found.append(
-                f"No number of samples gives {wanted}: with tokens from this table the "
-                f"ceiling is ‖μ‖²/(‖μ‖² + d/V_eff) = {self.ceiling:.4g}."
-            )
-        elif self.sample_ratio == 0:
-            found.append(
-                f"No number of samples gives {wanted}: with infinitely many it is "
-                f"{self.sample_limit:.4g}."
-            )
-        if self.vocab_ratio == 0:
-            found.append(
-                f"No vocabulary gives {wanted}: with an infinite one it is {self.vocab_limit:.4g}."
-            )
-        if np.isinf(self.signal_norm):
-            found.append(f"No signal gives {wanted}: the weights keep none of it.")
-        return tuple(found)
-
-
-def plan(model: PooledSequences, squared_overlap: ArrayLike = 0.8) -> Plan:
+@answers(plan)
+def plan_of_sequences(model: PooledSequences, squared_overlap: ArrayLike = 0.8) -> Plan:
     """Find the fewest samples, the smallest vocabulary and the weakest signal that do.
 
     Parameters
@@ -116,7 +69,7 @@ def plan(model: PooledSequences, squared_overlap: ArrayLike = 0.8) -> Plan:
     ...     vocab_ratio=0.05, sample_ratio=2.0, signal_norm=1.0,
     ...     correlation=al.prefix_correlation(20, prefix=5), weights=al.causal_weights(20),
     ... )
-    >>> needs = plan(model, squared_overlap=0.8)
+    >>> needs = al.plan(model, squared_overlap=0.8)
     >>> needs.n_samples(dimension=768)
     1428.0
     >>> round(al.predict(replace(model, sample_ratio=needs.sample_ratio)).squared_overlap, 12)
@@ -147,18 +100,11 @@ def plan(model: PooledSequences, squared_overlap: ArrayLike = 0.8) -> Plan:
         squared_overlap=scalar_or_array(zeta),
         sample_ratio=scalar_or_array(_sample_ratio(zeta, norm, delta, snr, token=token)),
         vocab_ratio=scalar_or_array(_vocab_ratio(zeta, norm, gamma, snr, token=token)),
-        signal_norm=scalar_or_array(_signal_norm(zeta, delta, gamma, snr, token=token)),
+        signal=scalar_or_array(_signal_norm(zeta, delta, gamma, snr, token=token)),
         ceiling=scalar_or_array(top),
         sample_limit=scalar_or_array(limit),
         vocab_limit=scalar_or_array(infinite),
     )
-
-
-def _whole(dimension: int, ratio: Real, *, step: int) -> Real:
-    d, c = count("dimension", dimension), np.asarray(ratio)
-    # a ratio that is a whole number up to rounding does not cost one more
-    n = step * np.ceil(d / np.where(c > 0, c, 1.0) / step * (1 - 1e-12))
-    return scalar_or_array(np.where(c > 0, n, np.inf))
 
 
 def _zeta(norm: Floats, delta: Floats, gamma: Floats, snr: float, *, token: bool) -> Floats:

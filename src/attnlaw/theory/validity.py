@@ -4,19 +4,18 @@ The law MP_δ ⊠ MP_γ treats the V×N matrix of weights as Gaussian. It has on
 column, and where one position carries all the weight the bulk feels it.
 """
 
-import warnings
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from attnlaw._checks import Real, RegimeWarning, scalar_or_array
-from attnlaw.models import MultiHeadPooling, PooledClasses, PooledSequences, SequenceMixture
+from attnlaw._checks import scalar_or_array, warn_regime
+from attnlaw._dispatch import answers
+from attnlaw.models import PooledModel, PooledSequences, SequenceMixture
+from attnlaw.results import Validity
 from attnlaw.theory.noise_scales import noise_scales
+from attnlaw.theory.verbs import validity
 
-__all__ = ["Validity", "validity"]
-
-Pooled = PooledSequences | PooledClasses | SequenceMixture | MultiHeadPooling
+__all__ = ["warn_if_far_from_limit"]
 
 TOLERATED_DEVIATION = 0.001
 """Relative fourth-moment deviation beyond which predictions warn.
@@ -29,15 +28,8 @@ the loss is at most 0.01, within two standard errors, and the edge gains less th
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class Validity:
-    """How close the bulk of a model is to its limit law."""
-
-    effective_length: float  # L_eff = κ²/Σw⁴: positions that the weights really use
-    fourth_moment_deviation: Real  # relative excess of the bulk's fourth moment over the law's
-
-
-def validity(model: Pooled) -> Validity:
+@answers(validity)
+def validity_of_pooled(model: PooledModel[Any]) -> Validity:
     """Measure how far fixed-length sequences are from the limit law of the noise bulk.
 
     Parameters
@@ -79,7 +71,7 @@ def validity(model: Pooled) -> Validity:
     ...     vocab_ratio=1.0, sample_ratio=1.0, signal_norm=1.0,
     ...     correlation=np.eye(4), weights=al.mean_weights(4),
     ... )
-    >>> note = validity(model)     # m₄ = 55, the Fuss–Catalan number
+    >>> note = al.validity(model)     # m₄ = 55, the Fuss–Catalan number
     >>> note.effective_length, round(note.fourth_moment_deviation * 55 * 16, 12)
     (4.0, 1.0)
     """
@@ -103,7 +95,7 @@ class _TokenSpread(NamedTuple):
     crossing: float  # mean of (r g²)² over tokens, r and g² of mean one
 
 
-def _token_spread(model: Pooled) -> _TokenSpread:
+def _token_spread(model: PooledModel[Any]) -> _TokenSpread:
     """Return how much tokens differ in the pooled noise: r = V p g²."""
     words = model.vocabulary if isinstance(model, PooledSequences) else None
     if words is None:
@@ -114,7 +106,7 @@ def _token_spread(model: Pooled) -> _TokenSpread:
     return _TokenSpread((two, three, four), float(np.mean((r * square) ** 2)))
 
 
-def _sequence_spread(model: Pooled) -> tuple[float, float, float]:
+def _sequence_spread(model: PooledModel[Any]) -> tuple[float, float, float]:
     """Return the moments n = 2, 3, 4 of the noise of sequences, which is one on average."""
     if isinstance(model, SequenceMixture):
         ratios, shares = model.noise_gains / model.noise_gain, model.kind_shares
@@ -128,20 +120,18 @@ def _sequence_spread(model: Pooled) -> tuple[float, float, float]:
     return two, three, four
 
 
-def _and_tokens(model: Pooled) -> str:
+def _and_tokens(model: PooledModel[Any]) -> str:
     alike = not isinstance(model, PooledSequences) or model.vocabulary is None
     return "" if alike else " and favour some tokens"
 
 
-def warn_if_far_from_limit(model: Pooled, stacklevel: int = 3) -> None:
-    """Warn the caller's caller when the deviation is more than is tolerated."""
+def warn_if_far_from_limit(model: PooledModel[Any]) -> None:
+    """Warn when the deviation is more than is tolerated."""
     note = validity(model)
     deviation = float(np.max(note.fourth_moment_deviation, initial=0.0))
     if deviation > TOLERATED_DEVIATION:
-        warnings.warn(
+        warn_regime(
             f"the weights use only {note.effective_length:.3g} positions{_and_tokens(model)}: the "
             f"bulk's fourth moment exceeds the limit law's by {deviation:.2%}, and single tokens "
-            "can push eigenvalues beyond the edge.",
-            RegimeWarning,
-            stacklevel=stacklevel,
+            "can push eigenvalues beyond the edge."
         )

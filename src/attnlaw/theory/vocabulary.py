@@ -5,12 +5,11 @@ docs/theory/vocabulary.md, "The outlier".
 """
 
 import itertools
-import warnings
 from typing import NamedTuple
 
 import numpy as np
 
-from attnlaw._checks import Floats, Real, RegimeWarning, scalar_or_array
+from attnlaw._checks import Floats, Real, scalar_or_array, warn_regime
 from attnlaw.laws.outliers import TINY
 from attnlaw.models import PooledSequences, Vocabulary
 from attnlaw.results import Spike
@@ -115,7 +114,7 @@ class VocabularyNeeds(NamedTuple):
 
     sample_ratio: Floats
     vocab_ratio: Floats
-    signal_norm: Floats
+    signal: Floats
     ceiling: Floats
     sample_limit: Floats
     vocab_limit: Floats
@@ -153,7 +152,7 @@ def plan_vocabulary(model: PooledSequences, wanted: Floats) -> VocabularyNeeds:
     return VocabularyNeeds(
         sample_ratio=np.where((limit > 0) & (samples > RATIOS[0]), samples, 0.0),
         vocab_ratio=np.where((infinite > 0) & (vocab > RATIOS[0]), vocab, 0.0),
-        signal_norm=spikes.norm_for(zeta, delta, gamma),
+        signal=spikes.norm_for(zeta, delta, gamma),
         ceiling=norm**2 / np.maximum(norm**2 + lent, TINY) if spikes.token else zero + 1,
         sample_limit=limit + zeta,
         vocab_limit=infinite + zeta,
@@ -182,8 +181,4 @@ def _warn_if_shared(spikes: VocabularySpikes, found: TokenSpike, delta: Floats) 
         )
     else:
         reason = f"{split:.0%} of the visible signal is in the eigenvectors of frequent tokens"
-    warnings.warn(
-        f"{reason}: overlaps at a finite size scatter between these eigenvectors.",
-        RegimeWarning,
-        stacklevel=4,
-    )
+    warn_regime(f"{reason}: overlaps at a finite size scatter between these eigenvectors.")

@@ -70,7 +70,7 @@ def inspect_heads(
     Notes
     -----
     The inverse temperature β is the spread of log A within rows. The law of the squared singular
-    values of √n A_⊥ for random Q and K at that β, n and d_k is `attention_law`, where theory
+    values of √n A_⊥ for random Q and K at that β, n and d_k is `law`, where theory
     reaches; under a causal mask, for d_k < 10 and for β near √(log n) it is the mean of simulated
     heads (of D^{1/2}(A − uniform), D = 1 … n, under a mask). Six statistics measure how far a head
     is from random ones (`Statistics`), and their chance comes from simulated heads, which are

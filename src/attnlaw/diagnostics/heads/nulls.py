@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from attnlaw import theory
 from attnlaw._checks import Floats, RegimeWarning
 from attnlaw.diagnostics.heads.measures import (
     ScoreStatistics,
@@ -23,7 +24,7 @@ from attnlaw.diagnostics.heads.measures import (
 )
 from attnlaw.models import SelfAttention
 from attnlaw.simulation.attention import attention_matrix, sample_queries_and_keys
-from attnlaw.theory.attention import attention_law, score_energy
+from attnlaw.theory.attention import score_energy
 from attnlaw.theory.attention.quadrature import norm_rule
 from attnlaw.theory.attention.regime import LEAST_DIMENSION, normaliser_variance
 
@@ -101,7 +102,7 @@ class RandomHeads:
     def follows_theory(self, beta: float) -> bool:
         """Whether theory has a law for them: no mask, a width of 10, and a normaliser that holds.
 
-        That is where `attention_law` gives no `RegimeWarning`; elsewhere the law is the mean of
+        That is where `law` gives no `RegimeWarning`; elsewhere the law is the mean of
         simulated heads.
         """
         if self.causal or self.head_dimension < LEAST_DIMENSION:
@@ -290,7 +291,7 @@ def _theory_at(heads: RandomHeads, k: int) -> Floats:
     n, beta = heads.n_tokens, exp(k * _STEP)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RegimeWarning)  # just beyond the regime, to interpolate
-        law = attention_law(heads._model(beta))
+        law = theory.law(heads._model(beta))
     values = law.quantile((np.arange(n) + 0.5) / n)
     return np.asarray(np.sqrt(np.maximum(values, 0.0)) / _scale(beta, n))
 

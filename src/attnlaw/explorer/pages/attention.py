@@ -69,7 +69,7 @@ def head_from(values: Values) -> al.SelfAttention:
 def view(values: Values, look: Look, extra: Any) -> View:
     """Return the limiting law, and the drawn heads with the law of finite ones."""
     head = head_from(values)
-    limit, law = al.predict_attention(head, order="first"), al.attention_law(head, order="first")
+    limit, law = al.predict(head, order="first"), al.law(head, order="first")
     job = finished_job(extra, values)
     ends = [float(limit.bulk_edge)]
     if job is not None:
@@ -107,11 +107,11 @@ class Draw:
     """One drawn head; the first also holds what theory says of finite heads."""
 
     def __init__(self, head: al.SelfAttention, rngs: Any, law: Law | None) -> None:
-        self.spectrum = al.simulate_attention_spectrum(head, 1, rngs[0])[0]
-        self.seen = al.simulate_attention(head, 1, rngs[1])
-        self.law = law if law is not None else al.attention_law(head)
-        self.prediction = al.predict_attention(head) if law is None else None
-        self.outlier = al.key_norm_outlier(head) if law is None else None
+        self.spectrum = al.simulation.simulate_spectrum(head, n_trials=1, rng=rngs[0])[0]
+        self.seen = al.simulate(head, n_trials=1, rng=rngs[1])
+        self.law = law if law is not None else al.law(head)
+        self.prediction = al.predict(head) if law is None else None
+        self.outlier = al.theory.key_norm_outlier(head) if law is None else None
 
 
 def _trials(values: Values) -> tuple[int, Callable[[], Any]]:
@@ -151,7 +151,7 @@ def _sentence(job: Job) -> str:
     return f"Key norms make an outlier {place} the bulk, at the singular value {where}."
 
 
-def _comparison(job: Job, limit: al.AttentionSpectrum) -> Any:
+def _comparison(job: Job, limit: al.results.AttentionSpectrum) -> Any:
     rows = []
     for key, (label, _) in FIELDS.items():
         seen = np.array([float(getattr(draw.seen, key)[0]) for draw in job.results])
@@ -164,7 +164,7 @@ def _comparison(job: Job, limit: al.AttentionSpectrum) -> Any:
     return dmc.TableScrollContainer(table, minWidth=480, type="native", id="attention-comparison")
 
 
-def _formula(head: al.SelfAttention, limit: al.AttentionSpectrum) -> str:
+def _formula(head: al.SelfAttention, limit: al.results.AttentionSpectrum) -> str:
     beta = head.inverse_temperature
     ratio = r"\varphi" if head.n_heads == 1 else r"\varphi/h"
     last = "1" if head.n_heads == 1 else "1/h"
@@ -193,12 +193,12 @@ def _code(values: Values) -> str:
         f"    n_tokens={values['n_tokens']}, head_dimension={values['head_dimension']},\n"
         f"    inverse_temperature={values['inverse_temperature']:g}, "
         f"n_heads={values['n_heads']},\n)\n"
-        'al.predict_attention(head, order="first")    # the limit\n'
-        'limit = al.attention_law(head, order="first")\n\n'
-        "al.predict_attention(head)                   # a finite head\n"
-        "al.key_norm_outlier(head)\n"
-        f"seen = al.simulate_attention(head, {draws})\n"
-        f"squared = al.simulate_attention_spectrum(head, {draws})\n"
+        'al.predict(head, order="first")    # the limit\n'
+        'limit = al.law(head, order="first")\n\n'
+        "al.predict(head)                   # a finite head\n"
+        "al.theory.key_norm_outlier(head)\n"
+        f"seen = al.simulate(head, {draws})\n"
+        f"squared = al.simulation.simulate_spectrum(head, {draws})\n"
     )
 
 

@@ -156,7 +156,7 @@ def _boundary(
         correlation=point.correlation, weights=point.weights, sampling=point.sampling, **grid
     )
     distance = np.asarray(grid["signal_norm"]) - np.asarray(
-        al.thresholds(everywhere).sample_signal_norm
+        al.thresholds(everywhere).sample_signal
     )
     distance = np.broadcast_to(distance, everywhere.shape)
     return {
@@ -210,7 +210,7 @@ def _readings(k: int, name: str, point: al.PooledSequences) -> list[Reading]:
         ),
         Reading(
             key=f"threshold-{k}", label=f"Critical signal, {name}", symbol="‖μ‖",
-            value=shown(critical.sample_signal_norm),
+            value=shown(critical.sample_signal),
         ),
         Reading(key=f"snr-{k}", label=f"SNR, {name}", symbol="α/κ", value=shown(point.snr)),
     ]  # fmt: skip
@@ -253,7 +253,7 @@ def _code(values: Values, names: list[str]) -> str:
         f'        correlation=R, weights=w, sampling="{values["sampling"]}",\n'
         "    )\n"
         "    alignment = al.predict(model).squared_overlap     # (90, 90)\n"
-        "    critical = al.thresholds(model).sample_signal_norm\n"
+        "    critical = al.thresholds(model).sample_signal\n"
     )
 
 

@@ -24,7 +24,7 @@ from attnlaw.explorer.parameters import (
 from attnlaw.explorer.simulation_panel import finished_job, register_simulation, simulation_panel
 from attnlaw.laws import Law
 from attnlaw.plotting import style
-from attnlaw.theory.spikes import spike_parameter
+from attnlaw.theory.pooled import spike_parameter
 
 __all__ = ["PAGE"]
 
@@ -52,7 +52,7 @@ CONTROLS = (*RATIOS, *READING, *CORRELATION, *WEIGHTS, *SIMULATION)
 def view(values: Values, look: Look, extra: Any) -> View:
     """Return law, outliers and numbers of the model, with the trials that belong to it."""
     model = model_from(values)
-    spike, critical, law = al.predict(model), al.thresholds(model), al.bulk_law(model)
+    spike, critical, law = al.predict(model), al.thresholds(model), al.law(model)
     job = finished_job(extra, values)
     traces, top, right = _law_traces(law, spike, look)
     if job is not None:
@@ -74,8 +74,8 @@ def view(values: Values, look: Look, extra: Any) -> View:
     )
 
 
-def _sentence(spike: al.Spike, critical: al.Thresholds) -> str:
-    norm = critical.sample_signal_norm
+def _sentence(spike: al.results.Spike, critical: al.results.Thresholds) -> str:
+    norm = critical.sample_signal
     if norm == 0:
         return (
             "An eigenvalue leaves the bulk at any signal: chance alone parts the table's classes."
@@ -85,7 +85,7 @@ def _sentence(spike: al.Spike, critical: al.Thresholds) -> str:
     return f"The signal is lost in the bulk: it shows beyond a norm of {shown(norm)}."
 
 
-def _law_traces(law: Law, spike: al.Spike, look: Look) -> tuple[list[Trace], float, float]:
+def _law_traces(law: Law, spike: al.results.Spike, look: Look) -> tuple[list[Trace], float, float]:
     """Return the traces of the law, and the heights and widths that show them well."""
     edge, outlier, mean = (
         float(x) for x in (spike.bulk_edge, spike.top_eigenvalue, spike.mean_eigenvalue)
@@ -117,7 +117,7 @@ def _law_traces(law: Law, spike: al.Spike, look: Look) -> tuple[list[Trace], flo
     return traces, top, 1.08 * max(edge, outlier, mean)
 
 
-def _observed_traces(job: Job, spike: al.Spike, look: Look, top: float) -> list[Trace]:
+def _observed_traces(job: Job, spike: al.results.Spike, look: Look, top: float) -> list[Trace]:
     """Return the histogram of the bulk and the eigenvalues seen beyond it."""
     spectra = np.stack([spectrum for spectrum, _ in job.results])
     edge = float(spike.bulk_edge)
@@ -138,7 +138,7 @@ def _observed_traces(job: Job, spike: al.Spike, look: Look, top: float) -> list[
 
 
 def _readings(
-    model: al.PooledSequences, spike: al.Spike, critical: al.Thresholds
+    model: al.PooledSequences, spike: al.results.Spike, critical: al.results.Thresholds
 ) -> list[Reading]:
     rows = [
         ("top_eigenvalue", "Top eigenvalue", "λ", spike.top_eigenvalue),
@@ -147,8 +147,8 @@ def _readings(
         ("sample_overlap", "… kept by the sample", "ζ_samp", spike.sample_overlap),
         ("population_overlap", "… kept by the vocabulary", "ζ_pop", spike.population_overlap),
         ("population_eigenvalue", "Population eigenvalue", "ℓ", spike.population_eigenvalue),
-        ("sample_threshold", "Critical signal, sample", "‖μ‖", critical.sample_signal_norm),
-        ("population_threshold", "… population", "‖μ‖", critical.population_signal_norm),
+        ("sample_threshold", "Critical signal, sample", "‖μ‖", critical.sample_signal),
+        ("population_threshold", "… population", "‖μ‖", critical.population_signal),
         ("snr", "SNR of the weights", "α/κ", model.snr),
         ("effective_length", "Positions in use", "L_eff", model.effective_length),
     ]
@@ -160,10 +160,12 @@ def _readings(
     ]
 
 
-def _formula(model: al.PooledSequences, spike: al.Spike, critical: al.Thresholds) -> str:
+def _formula(
+    model: al.PooledSequences, spike: al.results.Spike, critical: al.results.Thresholds
+) -> str:
     delta, gamma, norm = map(float, (model.vocab_ratio, model.sample_ratio, model.signal_norm))
     token = model.sampling == "token"
-    t_star = float(al.edge_parameter(delta, gamma))
+    t_star = float(al.theory.edge_parameter(delta, gamma))
     t = float(spike_parameter(np.asarray(norm), np.asarray(delta), model.snr, token=token))
     strength = r"(\lVert\mu\rVert^2+\delta)" if token else r"\lVert\mu\rVert^2"
     ceiling = r"\,\frac{\lVert\mu\rVert^2}{\lVert\mu\rVert^2+\delta}" if token else ""
@@ -196,8 +198,8 @@ $$\lambda=\kappa\,\frac{{(t+1)(t+\delta)(t+\gamma)}}{{t^2}}{outlier},$$
 $$\zeta=\frac{{t^3-(\delta+\gamma+\delta\gamma)\,t-2\delta\gamma}}{{t^2(t+\gamma)}}
 {ceiling}{overlap}.$$
 
-The critical signal norm is $\lVert\mu\rVert={tex(critical.sample_signal_norm)}$ in the sample and
-${tex(critical.population_signal_norm)}$ in the population.
+The critical signal norm is $\lVert\mu\rVert={tex(critical.sample_signal)}$ in the sample and
+${tex(critical.population_signal)}$ in the population.
 """
 
 
@@ -206,15 +208,15 @@ def _code(values: Values, model: al.PooledSequences) -> str:
         f"{model_code(values)}\n"
         "al.predict(model)              # eigenvalues, overlaps, edge\n"
         "al.thresholds(model)           # critical signal norms\n"
-        "law = al.bulk_law(model)       # law.density(x), law.edges\n\n"
+        "law = al.law(model)       # law.density(x), law.edges\n\n"
         f"seen = al.simulate(model, dimension={values['dimension']}, "
         f"n_trials={values['n_trials']}, rng={values['seed']})\n"
-        f"spectra = al.simulate_spectrum(model, dimension={values['dimension']}, "
+        f"spectra = al.simulation.simulate_spectrum(model, dimension={values['dimension']}, "
         f"n_trials={values['n_trials']}, rng={values['seed']})\n"
     )
 
 
-def _comparison(job: Job, spike: al.Spike) -> Any:
+def _comparison(job: Job, spike: al.results.Spike) -> Any:
     """Return a table: predicted beside observed."""
     names = {
         "top_eigenvalue": "top eigenvalue λ",
@@ -248,7 +250,7 @@ def _trials(values: Values) -> tuple[int, Callable[[], Any]]:
     for_spectrum, for_spike = np.random.default_rng(seed), np.random.default_rng(seed)
 
     def trial() -> Any:
-        spectrum = al.simulate_spectrum(model, d, 1, for_spectrum)[0]
+        spectrum = al.simulation.simulate_spectrum(model, d, 1, for_spectrum)[0]
         return spectrum, al.simulate(model, d, 1, for_spike)
 
     return int(values["n_trials"]), trial

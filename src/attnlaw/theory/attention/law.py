@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from attnlaw._checks import choice, invalid_argument
+from attnlaw._dispatch import answers
 from attnlaw.laws import CausalLaw, CausalProfileLaw, Discrete, Law, MarchenkoPastur, ProfileLaw
 from attnlaw.models import SelfAttention
 from attnlaw.theory.attention.causal import causal_head
@@ -19,8 +20,9 @@ from attnlaw.theory.attention.profiles import (
     tokens_profile,
 )
 from attnlaw.theory.attention.regime import warn_outside_regime
+from attnlaw.theory.verbs import law
 
-__all__ = ["ORDERS", "attention_law", "linear_energy", "score_energy"]
+__all__ = ["ORDERS", "linear_energy", "score_energy"]
 
 ORDERS = ("first", "powers", "norms", "tokens")
 _LEAST_BETA = 1e-3
@@ -43,7 +45,8 @@ def linear_energy(inverse_temperature: float) -> float:
     return float(inverse_temperature**2)
 
 
-def attention_law(model: SelfAttention, order: str = "auto") -> Law:
+@answers(law)
+def law_of_attention(model: SelfAttention, order: str = "auto") -> Law:
     """Law of the squared singular values of √n A_⊥, or of several heads (`SelfAttention`).
 
     Parameters
@@ -85,7 +88,7 @@ def attention_law(model: SelfAttention, order: str = "auto") -> Law:
     --------
     >>> import attnlaw as al
     >>> head = al.SelfAttention(n_tokens=1000, head_dimension=1000, inverse_temperature=1.0)
-    >>> law = al.attention_law(head, order="first")
+    >>> law = al.law(head, order="first")
     >>> law.edges.round(4)
     array([0.    , 9.0095])
     >>> round(law.moment(1), 12)      # e − 1
@@ -167,17 +170,17 @@ def _first_order(model: SelfAttention) -> Law:
     linear, noise = linear_energy(beta), score_energy(beta) - linear_energy(beta)
     share, last = (1 / h, 1.0) if _is_mean(model) else (1.0, 1 / h)
     ratio = model.token_ratio / h
-    law: Law
+    bulk: Law
     if 0.05 <= ratio <= 5000:  # a quartic is well conditioned
-        law = AttentionBulk(
+        bulk = AttentionBulk(
             linear=linear * share, noise=noise * share, ratio=ratio, last_ratio=last
         )
     else:
         rows = linear * share * MarchenkoPastur(ratio) + noise * share
-        law = rows @ MarchenkoPastur(last)
+        bulk = rows @ MarchenkoPastur(last)
     for ratio in projections(model):
-        law = law @ MarchenkoPastur(ratio)
-    return law
+        bulk = bulk @ MarchenkoPastur(ratio)
+    return bulk
 
 
 def _is_mean(model: SelfAttention) -> bool:

@@ -63,14 +63,14 @@ def key_norm_outlier(model: SelfAttention, order: str = "norms") -> KeyNormOutli
     --------
     >>> import attnlaw as al
     >>> head = al.SelfAttention(n_tokens=1000, head_dimension=1000, inverse_temperature=1.0)
-    >>> found = al.key_norm_outlier(head)
+    >>> found = al.theory.key_norm_outlier(head)
     >>> found.is_detached, found.locations.size
     (False, 0)
 
     Many more tokens than head dimensions open a gap, where the term stands alone:
 
     >>> head = al.SelfAttention(n_tokens=2000, head_dimension=16, inverse_temperature=0.5)
-    >>> found = al.key_norm_outlier(head)
+    >>> found = al.theory.key_norm_outlier(head)
     >>> found.locations.round(2), found.squared_overlaps.round(2), found.bulk_edge > 40
     (array([4.39]), array([0.96]), True)
     """

@@ -3,16 +3,19 @@
 import numpy as np
 
 from attnlaw._checks import Floats, invalid_argument
+from attnlaw._dispatch import answers
 from attnlaw.laws import Law
 from attnlaw.models import SelfAttention
 from attnlaw.results import AttentionSpectrum
 from attnlaw.theory.attention.causal import causal_energies
-from attnlaw.theory.attention.law import attention_law, score_energy
+from attnlaw.theory.attention.law import law_of_attention, score_energy
 from attnlaw.theory.attention.profiles import first_profile, norms_profile
+from attnlaw.theory.verbs import predict
 
-__all__ = ["predict_attention"]
+__all__ = ["law_top"]
 
 
+@answers(predict)
 def predict_attention(model: SelfAttention, order: str = "auto") -> AttentionSpectrum:
     """Predict the singular values of attention.
 
@@ -21,7 +24,7 @@ def predict_attention(model: SelfAttention, order: str = "auto") -> AttentionSpe
     model : SelfAttention
         Heads without values, over orthonormal inputs.
     order : str
-        As in `attention_law`.
+        As in `law`.
 
     Returns
     -------
@@ -49,7 +52,7 @@ def predict_attention(model: SelfAttention, order: str = "auto") -> AttentionSpe
     --------
     >>> import attnlaw as al
     >>> head = al.SelfAttention(n_tokens=10**6, head_dimension=10**6, inverse_temperature=1.0)
-    >>> seen = al.predict_attention(head, order="first")
+    >>> seen = al.predict(head, order="first")
     >>> round(seen.squared_frobenius_norm, 4), round(seen.top_singular_value, 4)
     (2.7183, 1.0)
     """
@@ -59,7 +62,7 @@ def predict_attention(model: SelfAttention, order: str = "auto") -> AttentionSpe
         )
     if model.causal:
         return _predict_causal(model, order)
-    law = attention_law(model, order)
+    law = law_of_attention(model, order)
     n = model.n_tokens
     finite = order in ("auto", "norms", "tokens") and model.head_dimension >= 3
     finite = finite and model.input_spectrum is None and model.inverse_temperature > 0
@@ -85,7 +88,7 @@ def law_top(law: Law) -> float:
 
 
 def _predict_causal(model: SelfAttention, order: str) -> AttentionSpectrum:
-    law = attention_law(model, order)
+    law = law_of_attention(model, order)
     n, h = model.n_tokens, model.n_heads
     is_mean = model.combination == "mean"
     i = np.arange(1.0, n + 1)

@@ -1,10 +1,8 @@
 """Where the laws of attention stop being true, with the number that says so."""
 
-import warnings
-
 import numpy as np
 
-from attnlaw._checks import RegimeWarning
+from attnlaw._checks import warn_regime
 from attnlaw.models import SelfAttention
 
 __all__ = ["LEAST_DIMENSION", "normaliser_variance", "row_energy_variance", "warn_outside_regime"]
@@ -72,37 +70,29 @@ def warn_outside_regime(model: SelfAttention, order: str) -> None:
     """Warn when the model is outside the regime of a law of this order."""
     n, beta = model.n_tokens, model.inverse_temperature
     if order in ("norms", "tokens") and 3 <= model.head_dimension < LEAST_DIMENSION:
-        warnings.warn(
+        warn_regime(
             f"head_dimension {model.head_dimension} is below {LEAST_DIMENSION}: singular values "
             "fall over many orders of magnitude, and their distribution is off by about 0.05 at "
             "width 8 and 0.4 at width 4 (500 tokens).",
-            RegimeWarning,
-            stacklevel=3,
         )
     if model.causal:
         if beta > _MOST_CAUSAL_BETA:
-            warnings.warn(
+            warn_regime(
                 f"inverse_temperature {beta:g} is above {_MOST_CAUSAL_BETA:g}: single entries "
                 "rule the rows of a causal head, and its law is off by about 0.05 at 2 (1000 "
                 "tokens).",
-                RegimeWarning,
-                stacklevel=3,
             )
         return
     variance = normaliser_variance(model)
     energy = row_energy_variance(model)
     if variance > _MOST_NORMALISER:
-        warnings.warn(
+        warn_regime(
             f"inverse_temperature {beta:g} is near or above √(log n) = {np.log(n) ** 0.5:.3g}: a "
             f"row's normaliser has relative variance {variance:.3g}, and the law assumes that it "
             f"is below {_MOST_NORMALISER:g}.",
-            RegimeWarning,
-            stacklevel=3,
         )
     elif order != "tokens" and energy > _MOST_ENERGY:
-        warnings.warn(
+        warn_regime(
             f"the energy of a row at {n} tokens has relative variance {energy:.3g}, and a law of "
             f'order "{order}" assumes that it is small; order "tokens" does not.',
-            RegimeWarning,
-            stacklevel=3,
         )

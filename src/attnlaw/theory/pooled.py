@@ -1,8 +1,9 @@
-"""The spike: where the signal's eigenvalue lies, and how far its eigenvector can be trusted.
+"""Pooled sequences: the noise bulk, the spike beside it, and the weakest signal that shows.
 
-Letters: δ = d/V, γ = d/N, θ the strength of the spike, ρ = (α/κ) θ its ratio to the noise, t = ρ −
-δ the parameter in which all formulas are rational, t* the bulk edge's. Derived in
-docs/theory/alignment.md, "The spike".
+Without a signal the sample covariance has the limiting spectrum κ (MP_δ ⊠ MP_γ). Letters:
+δ = d/V, γ = d/N, θ the strength of the spike, ρ = (α/κ) θ its ratio to the noise, t = ρ − δ the
+parameter in which all formulas are rational, t* the bulk edge's. Derived in docs/theory/bulk.md,
+"Edges", and docs/theory/alignment.md, "The spike".
 """
 
 import math
@@ -13,6 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlaw._checks import Floats, Real, choice, invalid_argument, real, scalar_or_array
+from attnlaw._dispatch import answers
+from attnlaw.laws import Law, MarchenkoPastur
 from attnlaw.laws.outliers import (
     TINY,
     white_edge_parameter,
@@ -21,18 +24,53 @@ from attnlaw.laws.outliers import (
     white_population_overlap,
 )
 from attnlaw.models import PooledSequences
-from attnlaw.results import Spike
+from attnlaw.models.vocabulary import tokens_alike
+from attnlaw.results import Spike, Thresholds
 from attnlaw.theory.validity import warn_if_far_from_limit
-from attnlaw.theory.vocabulary import predict_vocabulary
+from attnlaw.theory.verbs import law, predict, thresholds
+from attnlaw.theory.vocabulary import predict_vocabulary, vocabulary_thresholds
 
-__all__ = ["predict", "squared_overlap"]
+__all__ = ["bulk_edge", "ceiling", "edge_parameter", "spike_parameter", "squared_overlap"]
 
 BLOCK = 2**14
 """Points of a grid that are evaluated at a time: arrays below 128 KiB, which stay in cache and for
 which no allocator asks the system for fresh pages."""
 
 
-def predict(model: PooledSequences) -> Spike:
+@answers(law)
+def law_of_sequences(model: PooledSequences) -> Law:
+    """Limiting spectrum of the noise: κ (MP_δ ⊠ MP_γ).
+
+    Parameters
+    ----------
+    model : PooledSequences
+        Its ratios must be single numbers; its signal plays no part.
+
+    Notes
+    -----
+    P1 Theorem 1; docs/theory/bulk.md, "Derivation". See `validity` for how close a finite length
+    comes to it.
+
+    Examples
+    --------
+    >>> import attnlaw as al
+    >>> model = al.PooledSequences(
+    ...     vocab_ratio=1.0, sample_ratio=1.0, signal_norm=1.5,
+    ...     correlation=al.prefix_correlation(16, prefix=5), weights="mean",
+    ... )
+    >>> al.law(model)
+    0.0625 * (MarchenkoPastur(1) @ MarchenkoPastur(1))
+    >>> al.law(model).edges.round(6)      # 27/4 κ
+    array([0.      , 0.421875])
+    """
+    delta, gamma = model.single_ratios("a law is")
+    tokens_alike(model, "a law")
+    warn_if_far_from_limit(model)
+    return model.noise_gain * (MarchenkoPastur(delta) @ MarchenkoPastur(gamma))
+
+
+@answers(predict)
+def predict_sequences(model: PooledSequences) -> Spike:
     """Predict the signal's eigenvalue and overlap, and the edge they must pass.
 
     Parameters
@@ -69,7 +107,7 @@ def predict(model: PooledSequences) -> Spike:
     ...     correlation=al.prefix_correlation(20, prefix=5),
     ...     weights=al.optimal_weights(al.prefix_correlation(20, prefix=5)),
     ... )
-    >>> round(predict(model).squared_overlap, 12)
+    >>> round(al.predict(model).squared_overlap, 12)
     0.864449483497
     """
     warn_if_far_from_limit(model)
@@ -111,6 +149,122 @@ def predict(model: PooledSequences) -> Spike:
         mean_eigenvalue=full(mean_eigenvalue),
         is_detectable=detectable if model.shape else bool(detectable),
     )
+
+
+@answers(thresholds)
+def thresholds_of_sequences(model: PooledSequences) -> Thresholds:
+    """Return the signal norms beyond which an eigenvalue leaves the bulk.
+
+    Parameters
+    ----------
+    model : PooledSequences
+        Its ratios may be arrays; its signal norm plays no part.
+
+    Returns
+    -------
+    Thresholds
+        Of the shape to which the two ratios broadcast.
+
+    Notes
+    -----
+    Derived in docs/theory/thresholds.md, "Statement".
+
+    ‖μ‖² is (κ/α)(δ + √δ) in the population and (κ/α)(δ + t*) in the sample. With tokens the
+    sampling noise of the class means adds ‖m‖² → δ to the signal, which is subtracted, and the
+    norm is clipped at 0: a threshold of 0 says that an outlier shows even without any signal.
+
+    Examples
+    --------
+    Infinite vocabulary and no correlation: the BBP threshold γ^{1/4}.
+
+    >>> import attnlaw as al
+    >>> model = al.PooledSequences(
+    ...     vocab_ratio=0.0, sample_ratio=0.0625, signal_norm=1.0,
+    ...     correlation=np.eye(4), weights=al.mean_weights(4),
+    ... )
+    >>> al.thresholds(model)
+    Thresholds(population_signal=0.0, sample_signal=0.5)
+    """
+    delta, gamma = np.broadcast_arrays(model.vocab_ratio, model.sample_ratio)
+    if model.tokens_differ:
+        population, sample = map(scalar_or_array, vocabulary_thresholds(model))
+        return Thresholds(population_signal=population, sample_signal=sample)
+    snr = model.snr
+    mean_noise = delta if model.sampling == "token" else np.zeros_like(delta)
+
+    def critical_norm(t: Floats) -> Real:
+        if snr == 0:
+            return scalar_or_array(np.full(t.shape, np.inf))
+        return scalar_or_array(np.sqrt(np.maximum((t + delta) / snr - mean_noise, 0.0)))
+
+    return Thresholds(
+        population_signal=critical_norm(np.sqrt(delta)),
+        sample_signal=critical_norm(white_edge_parameter(delta, gamma)),
+    )
+
+
+def edge_parameter(vocab_ratio: ArrayLike, sample_ratio: ArrayLike) -> Real:
+    """Return the parameter t* of the bulk's right edge: a spike is seen when its t exceeds it.
+
+    Parameters
+    ----------
+    vocab_ratio, sample_ratio : float or array
+        δ = d/V ≥ 0 and γ = d/N ≥ 0; they broadcast.
+
+    Returns
+    -------
+    float or array
+        The unique positive root t* of t³ − (δ + γ + δγ) t − 2δγ = 0 (0 when both ratios are).
+
+    Notes
+    -----
+    From z'(t) = 0, solved in closed form (docs/theory/bulk.md, "Edges").
+
+    Examples
+    --------
+    With infinitely many tokens it is the BBP threshold √γ; equal unit ratios give 2:
+
+    >>> edge_parameter(0.0, 0.25), edge_parameter(1.0, 1.0)
+    (0.5, 2.0)
+    """
+    delta = np.asarray(real("vocab_ratio", vocab_ratio, at_least=0))
+    gamma = np.asarray(real("sample_ratio", sample_ratio, at_least=0))
+    return scalar_or_array(white_edge_parameter(delta, gamma))
+
+
+def bulk_edge(
+    vocab_ratio: ArrayLike, sample_ratio: ArrayLike, noise_gain: ArrayLike = 1.0
+) -> Real:
+    """Right edge of the noise bulk: no eigenvalue beyond it without a signal.
+
+    Parameters
+    ----------
+    vocab_ratio, sample_ratio : float or array
+        δ = d/V ≥ 0 and γ = d/N ≥ 0.
+    noise_gain : float or array
+        κ = wᵀw > 0.
+
+    Returns
+    -------
+    float or array
+        λ₊ = κ (t*+1)(t*+δ)(t*+γ)/t*² with t* from `edge_parameter`.
+
+    Notes
+    -----
+    P1 Proposition 1; docs/theory/bulk.md, "Edges".
+
+    Examples
+    --------
+    Infinite vocabulary: the Marchenko–Pastur edge (1+√γ)². Equal unit ratios: 27/4.
+
+    >>> bulk_edge(0.0, 0.25), bulk_edge(1.0, 1.0)
+    (2.25, 6.75)
+    """
+    delta = np.asarray(real("vocab_ratio", vocab_ratio, at_least=0))
+    gamma = np.asarray(real("sample_ratio", sample_ratio, at_least=0))
+    kappa = real("noise_gain", noise_gain, above=0)
+    t_star = white_edge_parameter(delta, gamma)
+    return scalar_or_array(kappa * white_eigenvalue(t_star, delta, gamma))
 
 
 def squared_overlap(
