@@ -65,7 +65,7 @@ GALLERY = [
     "ceiling",
     "accuracy",
     "attention_head",
-    "free_products",
+    "free_convolutions",
     "sweep",
 ]
 sphinx_gallery_conf = {

@@ -85,7 +85,7 @@ def test_mean_gains_are_not_enough_when_the_noise_differs():
 
 
 @pytest.mark.parametrize("sampling", ["token", "gaussian"])
-def test_bulk_has_the_law_of_the_free_sum(sampling):
+def test_bulk_has_the_law_of_the_free_convolution(sampling):
     d, mixture = 120, replace(UNEQUAL, sampling=sampling)
     spectra = []
     for seed in range(8):

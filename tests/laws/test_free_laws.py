@@ -127,19 +127,19 @@ def pair(left, right, kind):
 @pytest.mark.parametrize(
     ("left", "right", "kind"),
     [
-        (THREE, MP(0.3), "product"),
-        (THREE, MP(2.5), "product"),
-        (SC(1) + 1, MP(0.7), "product"),
-        (THREE, MP(0.3) @ MP(0.6), "product"),
-        (THREE, MP(0.3), "sum"),
-        (TWO, SC(0.5), "sum"),
-        (THREE @ MP(0.2), 3 * MP(4), "sum"),
-        (MP(0.5), MP(0.25), "product"),
+        (THREE, MP(0.3), "multiplicative"),
+        (THREE, MP(2.5), "multiplicative"),
+        (SC(1) + 1, MP(0.7), "multiplicative"),
+        (THREE, MP(0.3) @ MP(0.6), "multiplicative"),
+        (THREE, MP(0.3), "additive"),
+        (TWO, SC(0.5), "additive"),
+        (THREE @ MP(0.2), 3 * MP(4), "additive"),
+        (MP(0.5), MP(0.25), "multiplicative"),
     ],
     ids=str,
 )
 def test_subordination_agrees_with_the_parametric_form(left, right, kind):
-    chained = left @ right if kind == "product" else left + right
+    chained = left @ right if kind == "multiplicative" else left + right
     paired = pair(left, right, kind)
     assert_allclose(paired.support, chained.support, rtol=1e-9, atol=1e-10)
     x = np.concatenate([np.linspace(a, b, 23)[1:-1] for a, b in chained.support])
@@ -152,7 +152,7 @@ def test_subordination_agrees_with_the_parametric_form(left, right, kind):
     assert_allclose(paired.stieltjes(z), chained.stieltjes(z), rtol=1e-11)
 
 
-@pytest.mark.parametrize("kind", ["sum", "product"])
+@pytest.mark.parametrize("kind", ["additive", "multiplicative"])
 def test_pairs_commute(kind):
     left, right = TWO @ MP(0.1), Discrete([0.5, 2], [0.3, 0.7]) + 0.1
     one, other = pair(left, right, kind), pair(right, left, kind)

@@ -27,7 +27,7 @@ def profile(*blocks, **more):
 
 
 def chain(*blocks, heads=1, factors=()):
-    """Return the same as free sums and products: h (⊞ v MP_{ρ/h}) ⊠ MP_{1/h} ⊠ MP_c …"""
+    """Return the same by free convolutions: h (⊞ v MP_{ρ/h}) ⊠ MP_{1/h} ⊠ MP_c …"""
     law = sum(v * al.MarchenkoPastur(rho / heads) for v, rho in blocks) @ al.MarchenkoPastur(
         1 / heads
     )
@@ -50,7 +50,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("blocks", "heads", "factors"), CASES)
-def test_profile_of_equal_rows_is_a_free_product(blocks, heads, factors):
+def test_profile_of_equal_rows_is_a_free_convolution(blocks, heads, factors):
     law = ProfileLaw(profile(*blocks, repeats=heads, factors=factors))
     exact = chain(*blocks, heads=heads, factors=factors)
     assert_allclose(law.edges, exact.edges, rtol=2e-7, atol=1e-12 * exact.edges[-1])
@@ -113,7 +113,7 @@ def two_kinds(values, ratio, **more):
 
 
 @pytest.mark.parametrize("heads", [1, 3])
-def test_free_sum_with_equal_rows_is_a_profile(heads):
+def test_additive_convolution_with_equal_rows_is_a_profile(heads):
     second = profile((0.7, 0.0), repeats=heads)
     law = ProfileLaw(FreeProfile(two_kinds([0.5, 1.2], 2.0, repeats=heads), second, (0.5,)))
     both = VarianceProfile(
@@ -133,7 +133,7 @@ def test_free_sum_with_equal_rows_is_a_profile(heads):
     assert_allclose(law.cdf(x), exact.cdf(x), atol=1e-6)
 
 
-def test_free_sum_of_drawn_matrices_has_the_predicted_moments():
+def test_additive_convolution_of_drawn_matrices_has_the_predicted_moments():
     # Noise with unequal rows and columns in one basis and in another, turned at random. If the
     # bases were the same, the third moment would be off by far.
     n, draws = 300, 12

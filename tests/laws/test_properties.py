@@ -36,7 +36,7 @@ signed = st.one_of(
 
 @given(signed, positive)
 @settings(max_examples=60)
-def test_moments_of_free_products(a, b):
+def test_moments_of_free_multiplicative_convolutions(a, b):
     law = a @ b
     m, n = ([v.moment(k) for k in range(4)] for v in (a, b))
     assert_allclose(law.moment(1), m[1] * n[1], rtol=1e-10, atol=1e-10)

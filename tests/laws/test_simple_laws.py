@@ -145,7 +145,10 @@ BAD = [
     (lambda: MarchenkoPastur(1).stieltjes(2.0), "z must be outside the support when real, got 2."),
     (lambda: MarchenkoPastur(4).stieltjes(0.0), "z must be outside the support when real, got 0."),
     (lambda: MarchenkoPastur(1).stieltjes("a"), "z must be made of numbers"),
-    (lambda: Semicircle() @ Semicircle(), "one factor of a free product must be non-negative"),
+    (
+        lambda: Semicircle() @ Semicircle(),
+        "one factor of a free multiplicative convolution",
+    ),
 ]
 
 

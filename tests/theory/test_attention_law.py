@@ -94,7 +94,7 @@ def test_parametric_curve_is_the_law():
 @pytest.mark.parametrize(
     "more", [{}, {"value_dimension": 300}, {"value_dimension": 64, "output_dimension": 700}]
 )
-def test_profile_and_free_product_are_the_same_law(combination, more):
+def test_profile_and_free_convolution_are_the_same_law(combination, more):
     model = head(1000, 200, 0.8, n_heads=3, combination=combination, **more)
     chain = al.law(model, "first")
     scale = 1.0 if combination == "mean" else 1 / 3

@@ -50,7 +50,7 @@ def test_infinitely_many_samples_see_the_population():
 
 
 @pytest.mark.parametrize(("delta", "gamma"), [(0.5, 0.8), (2.0, 0.3), (0.1, 2.0)])
-def test_edge_is_that_of_the_free_sum(delta, gamma):
+def test_edge_is_that_of_the_free_convolution(delta, gamma):
     mixture = lengths(vocab_ratio=delta, sample_ratio=gamma)
     law = al.law(mixture)
     assert_allclose(al.predict(mixture).bulk_edge, law.edges[-1], rtol=1e-9)

@@ -62,8 +62,8 @@ def command(
     """Describe a limiting spectrum: edges, atoms, moments, quantiles, density.
 
     The law is an EXPRESSION of MP(ratio), SC(variance) and Discrete(atoms, weights) with the
-    free product @, the free sum +, and numbers to scale and shift; or it is put together from
-    options: scale · (atoms @ MP @ … + semicircle) + shift.
+    free multiplicative convolution @, the free additive convolution +, and numbers to scale and
+    shift; or it is put together from options: scale · (atoms @ MP @ … + semicircle) + shift.
     """
     if expression is not None and any(parts.values()):
         raise click.UsageError("a law is given by an EXPRESSION or by options, not by both.")

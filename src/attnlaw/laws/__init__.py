@@ -1,5 +1,19 @@
-"""Limiting spectra as objects, and the algebra of free probability on them."""
+"""Limiting spectra as objects, and the algebra of free probability on them.
 
+- `law`: what every law answers (`Law`): density, cdf, quantile, support, atoms, moments, Stieltjes
+  transform, samples; and the algebra, ``A @ B`` for A ⊠ B and ``A + B`` for A ⊞ B.
+- `marchenko_pastur`, `semicircle`, `discrete`: the laws from which others are made.
+- `separable`: matrices whose rows and columns differ in scale, with hundreds of atoms.
+- `profile`, `free_profile`, `causal_profile` and the laws of them, `profile_law` and
+  `causal_profile_law`: variance profiles, such as those of attention heads.
+- `causal`, `numerical`: the closed form of causal heads; laws that are known as functions.
+- `outliers`: spike → outlier → overlap right of any bulk.
+- `tracy_widom`: fluctuations of the largest eigenvalue.
+- `binning`: a spectrum beside a law: the Kolmogorov–Smirnov distance, histograms.
+- `_engine`: how free convolutions are evaluated; its docstring is a map.
+"""
+
+from attnlaw.laws._engine.free import ClosedFormLaw, FreeLaw
 from attnlaw.laws.binning import BinnedSpectrum, bin_spectrum, ks_distance, logarithmic_bins
 from attnlaw.laws.causal import CausalLaw
 from attnlaw.laws.causal_profile import CausalProfile
@@ -19,7 +33,9 @@ __all__ = [
     "CausalLaw",
     "CausalProfile",
     "CausalProfileLaw",
+    "ClosedFormLaw",
     "Discrete",
+    "FreeLaw",
     "FreeProfile",
     "Law",
     "MarchenkoPastur",

@@ -2,8 +2,8 @@
 
 In Y = Y₁ + Y₂ the rows of Y₁ have variances α(i) in one basis and those of Y₂ in another, with
 nothing to do with each other: the self-energies of the rows, two matrices that do not commute, are
-free. So the resolvent is that of a free sum. With S₁ and S₂ the couplings of the two profiles'
-equations (`profile`) and −1/R̄ = w + σ₁ + σ₂,
+free. So the resolvent is that of a free additive convolution. With S₁ and S₂ the couplings of the
+two profiles' equations (`profile`) and −1/R̄ = w + σ₁ + σ₂,
 
     R₁ = −1/(w + h Σ α₁ S₁ + σ₂) ,   R₂ = −1/(w + h Σ α₂ S₂ + σ₁) ,   mean R₁ = mean R₂ = R̄ ,
 
@@ -77,7 +77,7 @@ class _Side(NamedTuple):
 
 
 class FreeEquations:
-    """The equations of a free sum, with the interface of `Equations`.
+    """The equations of a free additive convolution, with the interface of `Equations`.
 
     Unknowns: v = (p of all blocks, q of all blocks, σ₁, σ₂ of rows, σ₁, σ₂ of columns, w).
     """

@@ -23,8 +23,7 @@ from attnlaw._checks import (
     real_array,
 )
 from attnlaw.laws._engine import expression as ex
-from attnlaw.laws._engine.expression import Expression
-from attnlaw.laws._engine.notation import describe
+from attnlaw.laws._engine.expression import Expression, describe
 from attnlaw.laws._engine.quantiles import QuantileTable
 
 __all__ = ["Atom", "Law"]
@@ -208,7 +207,7 @@ class Law(ABC):
         from attnlaw.laws._engine.algebra import law_of
 
         if isinstance(other, Law):
-            return law_of(ex.free_sum(self._expression, other._expression))
+            return law_of(ex.additive_convolution(self._expression, other._expression))
         shift = _number("shift", other)
         if shift is None:
             return NotImplemented

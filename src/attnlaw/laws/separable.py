@@ -22,7 +22,7 @@ from attnlaw.laws._engine.expression import (
     Expression,
     PointMasses,
     chain,
-    free_product,
+    multiplicative_convolution,
 )
 from attnlaw.laws._engine.free import FreeLaw
 from attnlaw.laws.outliers import Poles, SeparableCurve
@@ -113,7 +113,7 @@ class SeparableLaw(FreeLaw):
             PointMasses.at(0.0), Addition(parts=tuple((float(s), float(c)) for s, c in parts))
         )
         columns = PointMasses.of(self.columns, self.column_weights)
-        return free_product(Expression(columns), rows)
+        return multiplicative_convolution(Expression(columns), rows)
 
     @cached_property
     def _curve(self) -> SeparableCurve:

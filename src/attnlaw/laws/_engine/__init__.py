@@ -1,1 +1,22 @@
-"""How free convolutions are evaluated: expressions, their uniformisation, and their support."""
+"""How laws are evaluated: everything below `attnlaw.laws`, which alone imports it.
+
+A law made by free convolution is an **expression**: point masses followed by free additions and
+multiplications of Marchenko–Pastur and semicircle laws, or pairs of such laws. Each set of point
+masses has one complex parameter u; z and G(z) are rational functions of the parameters, and the
+density at x is −Im G/π at the parameters with z = x. In the order in which one would read them:
+
+============== =================================================================================
+expression     what an expression is, its normal form, and how it is written
+uniformisation z, G and y = zG − 1 as functions of the parameters; the cdf without quadrature
+continuation   from a point z of the upper half plane down to its parameters, with proof
+roots, gaps    intervals of a real parameter, cut and shrunk: the gaps of a support
+support        the gaps of an expression, stage by stage
+moments        atoms and moments, exactly
+free           `FreeLaw`: all of it as a law, with a table of parameters for many points
+algebra        from an expression to the kind of law that knows a closed form; `@`
+quantiles      inverting a cdf
+============== =================================================================================
+
+Laws of variance profiles are solved from their own equations: `descent` finds the solution at any
+point, `scan` tabulates a density that is costly. The theory is in docs/theory/laws.md.
+"""

@@ -5,9 +5,8 @@ from attnlaw.laws._engine.expression import Addition, Expression
 from attnlaw.laws._engine.free import FreeLaw
 from attnlaw.laws.discrete import Discrete
 from attnlaw.laws.law import Law
-from attnlaw.laws.marchenko_pastur import MarchenkoPastur
+from attnlaw.laws.marchenko_pastur import MarchenkoPastur, WishartProduct
 from attnlaw.laws.semicircle import Semicircle
-from attnlaw.laws.wishart_product import WishartProduct
 
 __all__ = ["law_of", "product"]
 
@@ -34,17 +33,18 @@ def _kind(expression: Expression) -> type[FreeLaw]:
 
 
 def product(left: Law, right: Law) -> Law:
-    """Return the free product of two laws, at least one of which has only one sign."""
+    """Return the free multiplicative convolution of two laws, one of which has only one sign."""
     for a, b in ((left, right), (right, left)):
         low, high = reach(b)
         rounding = 1e-12 * b._expression.bound
         if b._expression.is_positive or low >= -rounding:
-            return law_of(ex.free_product(a._expression, b._expression))
+            return law_of(ex.multiplicative_convolution(a._expression, b._expression))
         if high <= rounding:
-            flipped = ex.free_product(a._expression, ex.scaled(b._expression, -1.0))
+            flipped = ex.multiplicative_convolution(a._expression, ex.scaled(b._expression, -1.0))
             return law_of(ex.scaled(flipped, -1.0))
     raise ValueError(
-        "one factor of a free product must be non-negative or non-positive, got "
+        "one factor of a free multiplicative convolution must be non-negative or non-positive, "
+        "got "
         f"{left!r} on [{reach(left)[0]:.6g}, {reach(left)[1]:.6g}] and "
         f"{right!r} on [{reach(right)[0]:.6g}, {reach(right)[1]:.6g}]."
     )

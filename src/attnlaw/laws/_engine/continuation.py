@@ -183,7 +183,7 @@ def _start(law: Expression, z: Complexes) -> Complexes:
         return z[None]
     left, right = law.base.left, law.base.right
     m, n = moments(left, 2), moments(right, 2)
-    if law.base.kind == "sum":
+    if law.base.kind == "additive":
         return np.concatenate([_start(left, z - n[1]), _start(right, z - m[1])])
     a = z / n[1]
     y = m[1] / a + m[2] / a**2

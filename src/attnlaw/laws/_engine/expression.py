@@ -15,6 +15,8 @@ import numpy as np
 
 from attnlaw._checks import Floats, frozen
 
+_SUM, _PRODUCT, _ATOM = range(3)  # how tightly the outermost operation binds
+
 
 class Addition(NamedTuple):
     """Free addition of a law with R(g) = shift + variance g + Σ sᵢ/(1 − cᵢ sᵢ g)."""
@@ -72,11 +74,11 @@ class PointMasses:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two laws joined by subordination; in a product the right one is non-negative."""
+    """A ⊞ B or A ⊠ B by subordination; in A ⊠ B the right law is non-negative."""
 
     left: "Expression"
     right: "Expression"
-    kind: Literal["sum", "product"]
+    kind: Literal["additive", "multiplicative"]
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ class Expression:
         """A radius that contains the support: |A ⊞ B| ≤ |A| + |B|, |A ⊠ B| ≤ |A| |B|."""
         if isinstance(self.base, Pair):
             left, right = self.base.left.bound, self.base.right.bound
-            radius = left + right if self.base.kind == "sum" else left * right
+            radius = left + right if self.base.kind == "additive" else left * right
         else:
             radius = float(np.abs(self.base.locations).max())
         for stage in self.stages:
@@ -201,7 +203,7 @@ def scaled(law: Expression, scale: float) -> Expression:
         return Expression(PointMasses.at(0.0))
     if isinstance(law.base, Pair):
         left, right = law.base.left, law.base.right
-        both = law.base.kind == "sum"
+        both = law.base.kind == "additive"
         base: PointMasses | Pair = Pair(
             scaled(left, scale), scaled(right, scale) if both else right, law.base.kind
         )
@@ -220,7 +222,7 @@ def scaled(law: Expression, scale: float) -> Expression:
     return chain(base, *stages)
 
 
-def free_sum(left: Expression, right: Expression) -> Expression:
+def additive_convolution(left: Expression, right: Expression) -> Expression:
     """Return left ⊞ right; a pair only when neither has a rational R-transform."""
     tails: list[Stage] = []
     cores: list[Expression] = []
@@ -237,7 +239,7 @@ def free_sum(left: Expression, right: Expression) -> Expression:
     if len(cores) == 2:
         if isinstance(cores[1].base, Pair):  # a pair inside a pair is found faster on the left
             cores.reverse()
-        return chain(Pair(cores[0], cores[1], "sum"), *tails)
+        return chain(Pair(cores[0], cores[1], "additive"), *tails)
     core = cores[0] if cores else Expression(PointMasses.at(0.0))
     return chain(core.base, *core.stages, *tails)
 
@@ -254,7 +256,7 @@ def _rational_r(law: Expression) -> Addition | None:
     return Addition(parts=((law.point, stage.ratios[0]),)) if len(stage.ratios) == 1 else None
 
 
-def free_product(left: Expression, right: Expression) -> Expression:
+def multiplicative_convolution(left: Expression, right: Expression) -> Expression:
     """Return left ⊠ right, where the right law is non-negative."""
     ratios: tuple[float, ...] = ()
     scale = 1.0
@@ -271,6 +273,72 @@ def free_product(left: Expression, right: Expression) -> Expression:
     if scale == 0:
         return Expression(PointMasses.at(0.0))
     if len(cores) == 2:
-        return chain(Pair(scaled(cores[0], scale), cores[1], "product"), Multiplication(ratios))
+        return chain(
+            Pair(scaled(cores[0], scale), cores[1], "multiplicative"), Multiplication(ratios)
+        )
     core = scaled(cores[0], scale) if cores else Expression(PointMasses.at(scale))
     return chain(core.base, *core.stages, Multiplication(ratios))
+
+
+def describe(law: Expression) -> str:
+    """Return the Python expression that makes a law (many atoms are summarised)."""
+    return _write(law)[0]
+
+
+def number(value: float) -> str:
+    """Write a number without a needless fraction."""
+    return repr(int(value)) if value == int(value) and abs(value) < 1e15 else repr(float(value))
+
+
+def _write(law: Expression) -> tuple[str, int]:
+    stages = law.stages
+    if not isinstance(law.base, PointMasses):
+        sign = " + " if law.base.kind == "additive" else " @ "
+        level = _SUM if law.base.kind == "additive" else _PRODUCT
+        right = _PRODUCT if law.base.kind == "additive" else _ATOM
+        text = _wrap(*_write(law.base.left), level) + sign
+        text += _wrap(*_write(law.base.right), right)
+    elif law.point is None:
+        text, level = _masses(law.base), _ATOM
+    elif not stages:
+        return f"Discrete([{number(law.point)}])", _ATOM
+    elif isinstance(stages[0], Addition):
+        terms = _terms(stages[0]._replace(shift=law.point))
+        text, level = " + ".join(terms), _SUM if len(terms) > 1 else _PRODUCT
+        stages = stages[1:]
+    else:
+        text = " @ ".join(f"MarchenkoPastur({number(c)})" for c in stages[0].ratios)
+        level = _PRODUCT if len(stages[0].ratios) > 1 else _ATOM
+        if law.point != 1:
+            text, level = f"{number(law.point)} * {_wrap(text, level, _ATOM)}", _PRODUCT
+        stages = stages[1:]
+    for stage in stages:
+        if isinstance(stage, Addition):
+            text = " + ".join([_wrap(text, level, _SUM), *_terms(stage)])
+            level = _SUM
+        else:
+            factors = (f"MarchenkoPastur({number(c)})" for c in stage.ratios)
+            text, level = " @ ".join([_wrap(text, level, _PRODUCT), *factors]), _PRODUCT
+    return text, level
+
+
+def _wrap(text: str, level: int, wanted: int) -> str:
+    return text if level >= wanted else f"({text})"
+
+
+def _terms(stage: Addition) -> list[str]:
+    terms = [f"Semicircle({number(stage.variance)})"] if stage.variance else []
+    for s, c in stage.parts:
+        factor = "" if s == 1 else f"{number(s)} * "
+        terms.append(f"{factor}MarchenkoPastur({number(c)})")
+    return [*terms, number(stage.shift)] if stage.shift else terms
+
+
+def _masses(masses: PointMasses) -> str:
+    t, h = masses.locations, masses.weights
+    if len(t) > 8:
+        return f"Discrete(<{len(t)} atoms from {t[0]:.6g} to {t[-1]:.6g}>)"
+    atoms = ", ".join(map(number, t))
+    if (h == h[0]).all():
+        return f"Discrete([{atoms}])"
+    return f"Discrete([{atoms}], [{', '.join(map(number, h))}])"

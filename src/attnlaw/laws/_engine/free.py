@@ -12,8 +12,7 @@ import numpy as np
 from attnlaw._checks import Complexes, Floats, count, frozen
 from attnlaw.laws._engine.continuation import follow, settle, tangent
 from attnlaw.laws._engine.expression import Expression
-from attnlaw.laws._engine.masses import atoms
-from attnlaw.laws._engine.moments import moments
+from attnlaw.laws._engine.moments import atoms, moments
 from attnlaw.laws._engine.support import intervals
 from attnlaw.laws._engine.uniformisation import evaluate, mass_above
 from attnlaw.laws.law import Atom, Law

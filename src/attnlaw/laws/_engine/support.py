@@ -27,7 +27,7 @@ from attnlaw.laws._engine.gaps import (
     squeeze,
     where_increasing,
 )
-from attnlaw.laws._engine.masses import atoms
+from attnlaw.laws._engine.moments import atoms
 from attnlaw.laws._engine.roots import find_roots
 from attnlaw.laws._engine.uniformisation import Point, apply, cauchy_sums, join
 
@@ -142,7 +142,7 @@ def _pieces_with_partners(kind: str, left: Gaps, right: Gaps) -> Gaps:
 
 def _common_field(kind: str, right: Gaps) -> tuple[str, float]:
     """Return the field that two laws have in common, and the unit that makes it dimensionless."""
-    return ("g", right.scale) if kind == "sum" else ("y", 1.0)
+    return ("g", right.scale) if kind == "additive" else ("y", 1.0)
 
 
 class _PairCurve:

@@ -4,8 +4,8 @@ A set of point masses has z = u, G = Σ hⱼ/(u − tⱼ); each stage maps (z, G
 
     addition of a law with R-transform R:          z + R(G),  G,           y + G R(G)
     multiplication by a law with 1/S(y) = p(y):    z p(y),    G/p(y),      y
-    sum of two laws, where G_A = G_B:              z_A + q,   G,           y_A + y_B
-    product of two laws, where y_A = y_B:          z_A q,     G_A/q,       y,     q = y_B/G_B
+    A ⊞ B, where G_A = G_B:                        z_A + q,   G,           y_A + y_B
+    A ⊠ B, where y_A = y_B:                        z_A q,     G_A/q,       y,     q = y_B/G_B
 
 and the exact derivatives with respect to the parameters are carried along: docs/theory/laws.md,
 "One parameter for each set of point masses".
@@ -102,7 +102,7 @@ def _evaluate(
         left, right = law.base.left, law.base.right
         a, constraints = _evaluate(left, parameters, index, heights)
         # A signed left law takes the right one through the whole plane.
-        seen = heights if law.base.kind == "sum" or left.is_positive else None
+        seen = heights if law.base.kind == "additive" or left.is_positive else None
         b, others = _evaluate(right, parameters, index + left.n_leaves, seen)
         if heights is not None:
             heights += [a.z] if seen is None else [a.z, b.z]
@@ -114,14 +114,14 @@ def _evaluate(
 
 
 def join(kind: str, a: Point, b: Point) -> tuple[Point, tuple[Array, Array]]:
-    """Return the point of a sum or product of two laws, and its constraint.
+    """Return the point of a free convolution of two laws, and its constraint.
 
     q = z_B − 1/G_B = y_B/G_B is what the left law sees of the right one: a number near B's mean.
     The constraints are written for 1/G and 1/y, which grow like z: Newton's method likes that.
     """
     q = b.y / b.g
     dq = (b.dy - q * b.dg) / b.g
-    if kind == "sum":
+    if kind == "additive":
         constraint = 1 / a.g - 1 / b.g, b.dg / b.g**2 - a.dg / a.g**2
         return Point(a.z + q, a.g, a.y + b.y, a.dz + dq, a.dg, a.dy + b.dy), constraint
     constraint = 1 / a.y - 1 / b.y, b.dy / b.y**2 - a.dy / a.y**2
@@ -168,7 +168,7 @@ def multiplier(stage: Multiplication, y: Array) -> tuple[Array, Array]:
 def mass_above(law: Expression, parameters: Complexes) -> NDArray[np.float64]:
     """Return ν((x, ∞)) on the curve, Im Φ/π with Φ = ∫ G dz = ∫ log(z − x) ν(dx).
 
-    The stages add ∫ G R'(G) dG and ∫ (1+y) p'/p dy, a sum of laws adds log G, a product log y:
+    The stages add ∫ G R'(G) dG and ∫ (1+y) p'/p dy, A ⊞ B adds log G, A ⊠ B log y:
     only arguments of complex numbers are needed, each in its principal range.
     """
     with np.errstate(all="ignore"):
@@ -189,7 +189,7 @@ def _phase(law: Expression, parameters: Complexes) -> tuple[Point, NDArray[np.fl
         zero = np.zeros_like(parameters)
         a, b = (Point(p.z, p.g, p.y, zero, zero, zero) for p in (a, b))
         point, _ = join(law.base.kind, a, b)
-        if law.base.kind == "sum":
+        if law.base.kind == "additive":
             phase = phase_a + phase_b + _argument(a.g)
         else:
             # A signed left law takes the right one's argument below the axis, where

@@ -18,8 +18,7 @@ from numpy.polynomial import Polynomial
 from numpy.typing import NDArray
 
 from attnlaw._checks import Complexes, Floats
-from attnlaw.laws import MarchenkoPastur
-from attnlaw.laws._engine.free import FreeLaw
+from attnlaw.laws import FreeLaw, MarchenkoPastur
 
 __all__ = ["AttentionBulk"]
 

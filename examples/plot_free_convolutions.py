@@ -3,7 +3,7 @@ Laws with several intervals
 ===========================
 
 A population with two variances, seen through ever fewer samples: the two intervals of the
-spectrum widen until they merge. ``@`` is free multiplication; edges are exact.
+spectrum widen until they merge. ``@`` is the free multiplicative convolution; edges are exact.
 """
 
 import matplotlib.pyplot as plt
