@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import attnlaw as al
-from attnlaw._checks import Floats, invalid_argument
+from attnlaw._checks import invalid_argument
 from attnlaw.data.examples import TABLES, example_table
 from attnlaw.data.readers import EmbeddingTable
 from attnlaw.diagnostics import (
@@ -27,7 +27,7 @@ from attnlaw.diagnostics import (
 from attnlaw.diagnostics.heads import AttentionMaps, holds_attention
 from attnlaw.diagnostics.tables.inspection import noise_law
 from attnlaw.estimators import PoolingWeights
-from attnlaw.laws.separable import SeparableLaw
+from attnlaw.laws import BinnedSpectrum, SeparableLaw, bin_spectrum
 from attnlaw.simulation import sample_signs, sample_table, sample_tokens
 
 __all__ = [
@@ -97,24 +97,14 @@ class HeadsFinding:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Histogram:
-    """Bars over bins that are even in the logarithm, and laws at the same resolution."""
-
-    bins: Floats
-    heights: Floats
-    x: Floats
-    laws: dict[str, Floats]
-
-
-@dataclass(frozen=True, kw_only=True)
 class TableFinding:
     """A table's report with its two pictures."""
 
     name: str
     source: str  # Python lines that make `table`
     report: TableReport
-    spectrum: Histogram
-    check: Histogram | None
+    spectrum: BinnedSpectrum
+    check: BinnedSpectrum | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,30 +204,14 @@ def _sequence_finding(
 def _table_finding(name: str, source: str, table: EmbeddingTable, seed: int) -> TableFinding:
     report = inspect_table(table, rng=seed)
     check = report.check
-    seen: Histogram | None = None
+    seen: BinnedSpectrum | None = None
     if check is not None:
         ratio = report.dimension / (check.n_rows - 1)
         laws = {
             "with row lengths": SeparableLaw(check.population, ratio=ratio, rows=check.scales),
             "equal lengths": SeparableLaw(check.population, ratio=ratio, rows=np.ones(1)),
         }
-        seen = _histogram(check.eigenvalues.ravel(), laws)
+        seen = bin_spectrum(check.eigenvalues, laws=laws, n_points=200)
     bulk = report.eigenvalues[len(report.outliers) :]
-    spectrum = _histogram(bulk, {"law of the noise": noise_law(report)})
+    spectrum = bin_spectrum(bulk, laws={"law of the noise": noise_law(report)}, n_points=200)
     return TableFinding(name=name, source=source, report=report, spectrum=spectrum, check=seen)
-
-
-def _histogram(values: Floats, laws: dict[str, SeparableLaw]) -> Histogram:
-    """Bin values evenly in the logarithm, and laws as masses of bins around each point."""
-    positive = values[values > 1e-9 * values.max()]
-    n_bins = int(np.clip(len(positive) / 8, 20, 70))
-    bins = np.geomspace(0.8 * positive.min(), 1.25 * positive.max(), n_bins + 1)
-    width = np.log(bins[1] / bins[0])
-    x = np.geomspace(bins[0], bins[-1], 200)
-    half = np.exp(width / 2)
-    return Histogram(
-        bins=bins,
-        heights=np.histogram(values, bins)[0] / (len(values) * width),
-        x=x,
-        laws={key: (law.cdf(x * half) - law.cdf(x / half)) / width for key, law in laws.items()},
-    )

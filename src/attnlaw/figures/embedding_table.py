@@ -1,18 +1,19 @@
 """P1 Fig. 7: spectra of real embedding tables, and a prediction about them that can fail."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnlaw._checks import Floats
 from attnlaw.data.examples import TABLES, example_table
 from attnlaw.diagnostics import EmbeddingTable, inspect_table, read_table
 from attnlaw.diagnostics.tables.inspection import noise_law
 from attnlaw.figures.figure import Check, Tables
-from attnlaw.figures.tables import Pieces, draw_histogram, histogram, long_table, rows
-from attnlaw.laws.separable import SeparableLaw
+from attnlaw.figures.tables import Pieces, draw_histogram, long_table, rows
+from attnlaw.laws import Law, SeparableLaw, bin_spectrum
 from attnlaw.plotting import style
 
 if TYPE_CHECKING:
@@ -53,21 +54,23 @@ def compute(quick: bool, rng: np.random.Generator, table: Path | None = None) ->
         report = inspect_table(rows_of_table, rng=rng)
         k = len(report.outliers)
         bins = np.geomspace(0.7 * report.eigenvalues[-1], 1.4 * report.eigenvalues[0], 71)
-        bars = histogram(report.eigenvalues[k:], bins, logarithmic=True)
-        spectrum.append({"table": name, **bars})
-        law = noise_law(report)
-        line.append(_smoothed(name, "whole", law, bins))
+        bars, lines = _binned(name, report.eigenvalues[k:], bins, {"whole": noise_law(report)})
+        spectrum.append(bars)
+        line += lines
         outliers.append({"table": name, "eigenvalue": report.eigenvalues[: max(k, 1)]})
         check = report.check
         if check is None:
             continue
         seen = check.eigenvalues.ravel()
         bins = np.geomspace(0.7 * max(seen.min(), 1e-3 * np.median(seen)), 1.4 * seen.max(), 71)
-        subset.append({"table": name, **histogram(seen, bins, logarithmic=True)})
         ratio = report.dimension / (check.n_rows - 1)
-        for kind, scales in (("lengths", check.scales), ("equal", np.ones(1))):
-            law = SeparableLaw(check.population, ratio=ratio, rows=scales)
-            line.append(_smoothed(name, kind, law, bins))
+        laws = {
+            kind: SeparableLaw(check.population, ratio=ratio, rows=scales)
+            for kind, scales in (("lengths", check.scales), ("equal", np.ones(1)))
+        }
+        bars, lines = _binned(name, seen, bins, laws)
+        subset.append(bars)
+        line += lines
         facts.append(
             {
                 "table": [name],
@@ -113,12 +116,17 @@ def _tables(
         yield SYNTHETIC, rows
 
 
-def _smoothed(name: str, kind: str, law: SeparableLaw, bins: np.ndarray) -> dict[str, object]:
-    """Give a law at the resolution of the bins, as a density in the logarithm."""
-    x = np.geomspace(bins[0], bins[-1], 300)
-    half = np.sqrt(bins[1] / bins[0])
-    mass = law.cdf(x * half) - law.cdf(x / half)
-    return {"table": name, "kind": kind, "x": x, "density": mass / np.log(bins[1] / bins[0])}
+def _binned(
+    name: str, values: Floats, bins: Floats, laws: Mapping[str, Law]
+) -> tuple[dict[str, Any], Pieces]:
+    """Return the bars of a spectrum, and the lines of laws at the same resolution."""
+    binned = bin_spectrum(values, bins, laws=laws)
+    bars = {"table": name, "left": bins[:-1], "right": bins[1:], "density": binned.heights}
+    lines = [
+        {"table": name, "kind": kind, "x": binned.x, "density": density}
+        for kind, density in binned.laws.items()
+    ]
+    return bars, lines
 
 
 def draw(tables: Tables) -> "Figure":

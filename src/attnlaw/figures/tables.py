@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from attnlaw._checks import Floats
 from attnlaw._store import atomic_path
 from attnlaw.figures.figure import Table, Tables
-from attnlaw.plotting import style
+from attnlaw.laws import bin_spectrum
+from attnlaw.plotting.spectra import draw_bars
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -72,21 +73,13 @@ def histogram(values: Floats, bins: Floats, *, logarithmic: bool = False) -> dic
     >>> histogram(np.array([0.1, 0.2, 0.3, 7.0]), np.array([0.0, 0.25, 0.5]))["density"]
     array([2., 1.])
     """
-    counts, _ = np.histogram(values, bins)
-    width = np.diff(np.log(bins) if logarithmic else bins)
-    return {"left": bins[:-1], "right": bins[1:], "density": counts / values.size / width}
+    heights = bin_spectrum(values, bins, logarithmic=logarithmic).heights
+    return {"left": bins[:-1], "right": bins[1:], "density": heights}
 
 
 def draw_histogram(axes: "Axes", bars: Table, label: str) -> None:
-    """Draw a histogram in the colour of what is observed."""
-    axes.bar(
-        bars["left"],
-        bars["density"],
-        bars["right"] - bars["left"],
-        align="edge",
-        color=style.OBSERVED,
-        label=label,
-    )
+    """Draw the bars of a table that `histogram` made."""
+    draw_bars(axes, bars["left"], bars["right"], bars["density"], label)
 
 
 def save_tables(tables: Tables, folder: Path, figure: str) -> None:

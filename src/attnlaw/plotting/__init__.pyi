@@ -2,6 +2,16 @@ from . import style as style
 from .heads import draw_head as draw_head
 from .heads import draw_heads as draw_heads
 from .poolings import draw_pooling as draw_pooling
+from .spectra import plot_law as plot_law
+from .spectra import plot_spectrum as plot_spectrum
 from .tables import draw_table as draw_table
 
-__all__ = ["draw_head", "draw_heads", "draw_pooling", "draw_table", "style"]
+__all__ = [
+    "draw_head",
+    "draw_heads",
+    "draw_pooling",
+    "draw_table",
+    "plot_law",
+    "plot_spectrum",
+    "style",
+]

@@ -8,6 +8,7 @@ from attnlaw._checks import Floats
 from attnlaw._extras import require
 from attnlaw.diagnostics.heads.findings import HeadFinding, HeadsReport, head_histogram
 from attnlaw.plotting import style
+from attnlaw.plotting.spectra import draw_bars
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -114,7 +115,7 @@ def _draw_spectrum(axes: "Axes", finding: HeadFinding) -> None:
         axes.set_title("uniform attention")
         return
     bins, heights, outliers = part.bins, part.heights, part.outliers
-    axes.bar(bins[:-1], heights, np.diff(bins), align="edge", color=style.OBSERVED, label="head")
+    draw_bars(axes, bins[:-1], bins[1:], heights, "head")
     name = "law, by theory" if finding.null == "theory" else "random heads, simulated"
     axes.plot(part.x, part.law, color=style.PREDICTED, label=name)
     axes.axvline(part.limit, color=style.EDGE, ls="--", lw=1)

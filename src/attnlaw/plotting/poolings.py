@@ -6,8 +6,9 @@ import numpy as np
 
 from attnlaw._extras import require
 from attnlaw.diagnostics.pooling.candidates import PoolingAdvice, PoolingCandidate
-from attnlaw.laws.separable import SeparableLaw
+from attnlaw.laws import SeparableLaw, bin_spectrum
 from attnlaw.plotting import style
+from attnlaw.plotting.spectra import draw_binned, draw_outliers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,36 +85,13 @@ def _draw_weights(axes: "Axes", advice: PoolingAdvice) -> None:
 
 
 def _draw_spectrum(axes: "Axes", candidate: PoolingCandidate, n_samples: int) -> None:
-    values = candidate.eigenvalues[candidate.eigenvalues > 1e-9 * candidate.eigenvalues[0]]
-    ratio = len(candidate.noise_spectrum) / n_samples
-    law = SeparableLaw(candidate.noise_spectrum, ratio=ratio)
-    n_bins = int(np.clip(len(values) / 8, 15, 60))
-    bins = np.geomspace(0.8 * values.min(), 1.25 * values.max(), n_bins + 1)
-    width = np.log(bins[1] / bins[0])
-    counts, _ = np.histogram(values, bins)
-    axes.bar(
-        bins[:-1],
-        counts / (len(candidate.eigenvalues) * width),
-        np.diff(bins),
-        align="edge",
-        color=style.OBSERVED,
-        label="pooled sequences",
-    )
-    x, half = np.geomspace(bins[0], bins[-1], 500), np.exp(width / 2)
-    axes.plot(
-        x,
-        (law.cdf(x * half) - law.cdf(x / half)) / width,
-        color=style.PREDICTED,
-        label="if tokens were independent",
-    )
+    law = SeparableLaw(candidate.noise_spectrum, ratio=len(candidate.noise_spectrum) / n_samples)
+    binned = bin_spectrum(candidate.eigenvalues, laws={"if tokens were independent": law})
+    draw_binned(axes, binned, "pooled sequences")
+    draw_outliers(axes, candidate.eigenvalues[: candidate.n_outliers])
     axes.set_xscale("log")
     axes.set_xlabel("eigenvalue")
     axes.set_ylabel("density of log eigenvalue")
-    k = candidate.n_outliers
-    if k:
-        top = axes.get_ylim()[1]
-        axes.vlines(values[:k], 0, 0.12 * top, color=style.OUTLIER, lw=2)
-        axes.plot(values[:k], np.full(k, 0.12 * top), "v", color=style.OUTLIER, label="outliers")
     axes.set_title(f"spectrum, {candidate.name} pooling")
     axes.legend()
 

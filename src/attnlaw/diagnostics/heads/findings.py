@@ -7,6 +7,7 @@ import numpy as np
 
 from attnlaw._checks import Floats
 from attnlaw.diagnostics.heads.nulls import Statistics
+from attnlaw.laws import bin_spectrum
 
 __all__ = [
     "VERDICTS",
@@ -106,15 +107,18 @@ def head_histogram(finding: HeadFinding) -> HeadHistogram | None:
         return None
     lowest = max(min(float(np.quantile(seen, 0.03)), float(np.quantile(law, 0.03))), 1e-3 * edge)
     bins = np.geomspace(lowest, 1.25 * max(edge, float(seen[-1])), int(np.clip(n / 5, 16, 48)) + 1)
-    width = float(np.log(bins[1] / bins[0]))
-    x, half = np.geomspace(bins[0], bins[-1], 300), np.exp(width / 2)
     share = (np.arange(n) + 0.5) / n
-    above, below = (np.interp(y, law, share, left=0.0, right=1.0) for y in (x * half, x / half))
+    shown = np.where(seen <= edge, seen, 2 * bins[-1])  # outliers are drawn by themselves
+
+    def cdf(y: Floats) -> Floats:
+        return np.interp(y, law, share, left=0.0, right=1.0)
+
+    binned = bin_spectrum(shown, bins, laws={"law": cdf})
     return HeadHistogram(
         bins=bins,
-        heights=np.histogram(seen[seen <= edge], bins)[0] / (n * width),
-        x=x,
-        law=(above - below) / width,
+        heights=binned.heights,
+        x=binned.x,
+        law=binned.laws["law"],
         outliers=seen[seen > edge],
         limit=edge,
     )

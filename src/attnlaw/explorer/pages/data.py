@@ -13,7 +13,6 @@ from attnlaw.explorer.controls import Control, Values
 from attnlaw.explorer.findings import (
     EXAMPLES,
     HeadsFinding,
-    Histogram,
     SequenceFinding,
     TableFinding,
     find_in_example,
@@ -23,6 +22,7 @@ from attnlaw.explorer.frame import Page, Reading, View, notice, shown, tex
 from attnlaw.explorer.heads_view import heads_view
 from attnlaw.explorer.simulation_panel import JOBS, register_simulation, simulation_panel
 from attnlaw.explorer.uploads import LARGEST_FILE, decoded, file_name, temporary_file
+from attnlaw.laws import BinnedSpectrum
 from attnlaw.plotting import style
 
 __all__ = ["PAGE"]
@@ -129,7 +129,7 @@ ${tex(check.tolerance)}$.
 
 
 def _panel(
-    part: Histogram, name: str, colour: str, look: Look, axes: dict[str, str]
+    part: BinnedSpectrum, name: str, colour: str, look: Look, axes: dict[str, str]
 ) -> list[Trace]:
     middle = np.sqrt(part.bins[1:] * part.bins[:-1])
     seen = bars(middle, part.heights, name, look.colours.observed, **axes)
