@@ -32,9 +32,22 @@ def test_golden_numbers_of_density_and_edges():
         (1.5, 0.5, 1.883217741926352, 6.554959921103536),
     ]
     for delta, gamma, t, right in rows:
-        assert_allclose(critical_points(delta, gamma)[0], t, rtol=1e-15)
+        assert_allclose(float(critical_points(delta, gamma)[0]), t, rtol=1e-15)
         assert_allclose(product(delta, gamma).edges[-1], right, rtol=1e-15)
     assert product(1, 1).edges.tolist() == [0.0, 6.75]
+
+
+def test_left_edge_keeps_its_digits_where_two_of_the_sizes_all_but_agree():
+    # 400-digit arithmetic: the second of the sorted z(t) over mpmath.polyroots of t³ − bt − 2δγ
+    rows = [
+        (1 + 1e-3, 1.0, 1.4795083653201776e-10),
+        (1 + 1e-9, 1.0, 1.4814818472411848e-28),
+        (1 + 1e-12, 1.0, 1.4818766303056778e-37),
+        (1 + 1e-9, 1 + 3e-9, 2.1126117081945595e-27),
+        (0.5, 0.5 + 1e-11, 0.02835013638960813),
+    ]
+    for delta, gamma, left in rows:
+        assert_allclose(product(delta, gamma).edges[0], left, rtol=1e-15)
 
 
 @pytest.mark.parametrize(("delta", "gamma"), PAIRS)
