@@ -12,8 +12,8 @@ R_k and C_k their means weighted with α_k and γ_k, D = diag(1/i) and T the tri
 and the same for columns. T C Tᵀ is the covariance of a random walk with increments C_j, and the
 inverse conditions it on observations of precision −R_i/(i N_k): both diagonals are those of a
 Kalman smoother, in O(n) steps (docs/theory/causal-heads.md, "A random walk under observation").
-Tokens are taken in bins, whose first (m+1)/2m of increments come before the bin's observation, which
-counts the pairs j ≤ i of a bin exactly.
+Tokens are taken in bins, whose first (m+1)/2m of increments come before the bin's observation,
+which counts the pairs j ≤ i of a bin exactly.
 """
 
 from dataclasses import dataclass
