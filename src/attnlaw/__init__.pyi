@@ -41,6 +41,7 @@ from .models import effective_vocabulary as effective_vocabulary
 from .simulation import simulate as simulate
 from .simulation import simulate_accuracy as simulate_accuracy
 from .theory import law as law
+from .theory import optimal_importance as optimal_importance
 from .theory import plan as plan
 from .theory import predict as predict
 from .theory import predict_accuracy as predict_accuracy
@@ -83,6 +84,7 @@ __all__ = [
     "mean_weights",
     "models",
     "optimal_direction",
+    "optimal_importance",
     "optimal_weights",
     "outlier_test",
     "plan",

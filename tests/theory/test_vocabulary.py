@@ -210,3 +210,56 @@ def test_questions_without_an_answer_are_refused():
     here = model(al.Vocabulary.zipf(400))
     with pytest.raises(TypeError, match="without a vocabulary"):
         al.predict_accuracy(here, ridge=1.0)
+
+
+class TestOptimalImportance:
+    words = al.Vocabulary.zipf(1500)
+
+    def test_first_order_parameter_is_its_formula(self):
+        here = model(self.words, vocab_ratio=0.2, sample_ratio=0.2)
+        best = al.optimal_importance(here)
+        assert_allclose(best.first_order_smoothing, 1 / (1500 * here.snr), rtol=1e-12)
+
+    def test_exact_optimum_is_near_for_strong_signals(self):
+        """The first order rules as ‖μ‖ grows: 1 − ζ is flat around a*."""
+        here = model(self.words, vocab_ratio=0.2, sample_ratio=0.2, signal_norm=20.0)
+        best = al.optimal_importance(here)
+        assert 0.8 < best.smoothing / best.first_order_smoothing < 1.25
+
+    def test_first_order_loss_is_the_limit_of_the_exact_one(self):
+        words = self.words.with_importance("sif", a=1e-3)
+        here = model(words, vocab_ratio=0.2, sample_ratio=0.2, signal_norm=1000.0)
+        p, g, d, N = words.frequencies, words.weights, 300, 1500
+        mean, rest = p @ g, here.snr - 1
+        A = p @ g**2 + rest * mean**2
+        unequal = noise_scales(here.weights, p, g).variance * (p @ g**2 - mean**2) / A
+        loss = d * np.sum((p * g * (g + rest * mean)) ** 2) / A**2
+        loss += d / N * (p @ g**2) / A * (1 + unequal)
+        assert_allclose(1 - al.predict(here).squared_overlap, loss / 1000.0**2, rtol=1e-3)
+
+    def test_no_other_parameter_is_better(self):
+        here = model(self.words, vocab_ratio=0.2, sample_ratio=0.2)
+        best = al.optimal_importance(here)
+        for a in 10.0 ** np.arange(-6, 0):
+            other = replace(here, vocabulary=self.words.with_importance("sif", a=a))
+            assert al.predict(other).squared_overlap <= best.squared_overlap + 1e-9
+        assert best.uniform_overlap < 0.1 < 0.8 < best.squared_overlap
+
+    def test_centroid_has_its_own_parameter(self):
+        here = model(self.words, vocab_ratio=0.2, sample_ratio=0.2)
+        best = al.optimal_importance(here, objective="centroid")
+        P = 5 / 20
+        assert_allclose(best.smoothing, here.noise_gain / (1500 * P**2), rtol=1e-12)
+        assert best.squared_overlap >= best.uniform_overlap
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"vocabulary": None}, "one with a vocabulary"),
+            ({"signal_norm": [1.0, 2.0]}, "a single model"),
+            ({"vocab_ratio": 0.0}, "vocab_ratio must be"),
+        ],
+    )
+    def test_invalid_questions_are_reported(self, changes, message):
+        with pytest.raises(ValueError, match=message):
+            al.optimal_importance(replace(model(self.words), **changes))

@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlaw._checks import Floats, Random, count, invalid_argument, real, real_array
-from attnlaw.models import PooledSequences
-from attnlaw.models.vocabulary import tokens_alike
+from attnlaw.models import PooledSequences, Vocabulary
 from attnlaw.results import Alignment
 from attnlaw.simulation._matrix_free.gram import compiled_kernels
 from attnlaw.simulation._matrix_free.krylov import KrylovRun, find_spikes
+from attnlaw.simulation._matrix_free.lazy_gaussian import RevealedMatrix
 from attnlaw.simulation._matrix_free.noise import (
     FreshNoise,
     GaussianNoise,
@@ -18,8 +18,10 @@ from attnlaw.simulation._matrix_free.noise import (
     TokenNoise,
 )
 from attnlaw.simulation._matrix_free.plan import WRITTEN_OUT, check_memory, matrix_free_memory
-from attnlaw.simulation._matrix_free.trial import begin_run
-from attnlaw.simulation.spikes import assign_spikes
+from attnlaw.simulation._matrix_free.trial import begin_run, revealed_run
+from attnlaw.simulation._matrix_free.vocabulary_noise import SAMPLE, VocabularyNoise
+from attnlaw.simulation.spikes import assign_spikes, most_aligned
+from attnlaw.simulation.vocabulary import n_candidates
 from attnlaw.simulation.workers import Progress, run_trials
 
 __all__ = ["simulate_alignment"]
@@ -94,7 +96,6 @@ def simulate_alignment(
     >>> bool((best > mean).all())
     True
     """
-    tokens_alike(model, "an alignment of several weights")
     several = model.weights[None] if weights is None else _checked_weights(model, weights)
     d = model.sizes(dimension).dimension
     if tolerance is not None:
@@ -120,9 +121,14 @@ def alignment_trial(
     norms = np.ravel(model.signal_norm).astype(np.float64)
     run, spikes = _begin(model, dimension, weights, rng)
     tolerance = 0.01 / np.sqrt(dimension) if tolerance is None else tolerance
-    found = find_spikes(run, norms, tolerance=tolerance, n_pairs=1 if spikes is None else 2)
+    n_pairs = 1 if spikes is None else 2
+    if model.vocabulary is not None and model.tokens_differ:
+        n_pairs = n_candidates(model.vocabulary, dimension)
+    found = find_spikes(run, norms, tolerance=tolerance, n_pairs=n_pairs)
     if spikes is not None:
         found = [assign_spikes(pairs, spikes, norms) for pairs in found]
+    elif n_pairs > 1:
+        found = [most_aligned(pairs) for pairs in found]
     shape = (len(weights), *np.shape(model.signal_norm))
     values = np.stack([pairs.values[0] for pairs in found])
     overlaps = np.stack([pairs.vectors[0, :, 0] ** 2 for pairs in found])
@@ -135,6 +141,8 @@ def _begin(
     """Begin the Krylov spaces of all weights; also the table's spikes, where there are two."""
     if model.sizes(dimension).n_vocab == 0:
         return begin_run(FreshNoise(model, dimension, rng, weights), dimension, rng)
+    if model.vocabulary is not None and model.tokens_differ:
+        return _begin_vocabulary(model, model.vocabulary, dimension, weights, rng), None
     if model.sampling == "token":
         matrices = [TokenMatrix(weights=i) for i in range(len(weights))]
         noise = TokenNoise(model, dimension, rng, weights, matrices)
@@ -144,6 +152,22 @@ def _begin(
 
         return GaussianRun(model, dimension, rng, weights), None
     return begin_run(GaussianNoise(model, dimension, rng, weights), dimension, rng)
+
+
+def _begin_vocabulary(
+    model: PooledSequences,
+    words: Vocabulary,
+    dimension: int,
+    weights: Floats,
+    rng: np.random.Generator,
+) -> KrylovRun:
+    """Begin the Krylov spaces of all weights for tokens that differ."""
+    if model.sampling != "token" or not model.centred:
+        given = f"sampling={model.sampling!r}, centred={model.centred}"
+        raise invalid_argument("model", "of centred tokens when it has a vocabulary", given)
+    kinds = [SAMPLE] * len(weights)
+    noise = VocabularyNoise(model, words, dimension, rng, kinds=kinds, weights=weights)
+    return revealed_run(noise, RevealedMatrix(noise.rows, dimension, rng), None)
 
 
 def _checked_weights(model: PooledSequences, weights: ArrayLike) -> Floats:

@@ -9,7 +9,13 @@ from attnlaw.models import PooledSequences
 from attnlaw.results import Spike
 from attnlaw.simulation._matrix_free.secular import Eigenpairs
 
-__all__ = ["assign_spikes", "isotropic_population", "observed_spike", "sweep_norms"]
+__all__ = [
+    "assign_spikes",
+    "isotropic_population",
+    "most_aligned",
+    "observed_spike",
+    "sweep_norms",
+]
 
 
 def sweep_norms(model: PooledSequences) -> Floats:
@@ -78,6 +84,14 @@ def assign_spikes(pairs: Eigenpairs, spikes: Floats, norms: Floats) -> Eigenpair
     return Eigenpairs(
         np.where(swap, values[::-1], values), np.where(swap[:, None], vectors[::-1], vectors)
     )
+
+
+def most_aligned(pairs: Eigenpairs) -> Eigenpairs:
+    """Put first, for every norm, the eigenpair that overlaps most with the signal."""
+    values, vectors = pairs
+    best = np.argmax(vectors[..., 0] ** 2, axis=0)
+    norms = np.arange(values.shape[1])
+    return Eigenpairs(values[best, norms][None], vectors[best, norms][None])
 
 
 def isotropic_population(model: PooledSequences, norms: Floats, other: Floats) -> Eigenpairs:

@@ -178,10 +178,10 @@ METHODS: dict[str, Trial] = {
 
 def _chosen(method: str, model: PooledSequences, d: int) -> str:
     """Return the method that "auto" takes."""
-    if model.tokens_differ:
-        return "reference"
     if method != "auto":
         return method
+    if model.tokens_differ and not (model.sampling == "token" and model.centred):
+        return "reference"
     return "reference" if np.size(model.signal_norm) * d**2 < QUICK else "matrix-free"
 
 

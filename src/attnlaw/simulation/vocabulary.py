@@ -10,10 +10,20 @@ from attnlaw.results import Spike
 from attnlaw.simulation.pooled import PooledSample, pool, sample_pooled
 from attnlaw.simulation.spectrum import covariance, leading_eigenpairs, squared_overlap
 
-__all__ = ["CANDIDATES", "ClassSplit", "split_vocabulary", "vocabulary_trial"]
+__all__ = ["CANDIDATES", "ClassSplit", "n_candidates", "split_vocabulary", "vocabulary_trial"]
 
 CANDIDATES = 16
-"""Leading eigenpairs among which the signal's is looked for: frequent tokens have their own."""
+"""Leading eigenpairs among which the signal's is looked for where tokens have their own."""
+
+
+def n_candidates(vocabulary: Vocabulary, dimension: int) -> int:
+    """Return how many leading eigenpairs are looked at: one where no token stands out.
+
+    Tokens can stand out when the largest of their variances p g² differ by half.
+    """
+    rows = np.sort(vocabulary.frequencies * vocabulary.weights**2)[::-1]
+    stands_out = rows[0] > 1.5 * rows[min(CANDIDATES, len(rows)) - 1]
+    return min(CANDIDATES if stands_out else 1, dimension)
 
 
 class ClassSplit(NamedTuple):
@@ -37,8 +47,8 @@ def vocabulary_trial(model: PooledSequences, dimension: int, rng: np.random.Gene
     Notes
     -----
     The fields are those of `simulate`. Frequent tokens can have eigenvalues above the signal's,
-    so of the `CANDIDATES` leading eigenpairs of S, and of C, the one is taken that overlaps most
-    with the signal. No limit is taken in C: with rows E_v = g_v (c_v μ + z_v), class means
+    so of the `n_candidates` leading eigenpairs of S, and of C, the one is taken that overlaps
+    most with the signal. No limit is taken in C: with rows E_v = g_v (c_v μ + z_v), class means
     M₀ ± M₁ under the frequencies p and E_⊥ the rows around them,
 
         C = κ E_⊥ᵀ diag(p) E_⊥ + α M₁M₁ᵀ + (Σw)² M₀M₀ᵀ      (last term if not centred).
@@ -92,12 +102,16 @@ def _measure(
     d = sample.table.shape[1]
     S = covariance(sample.pooled(signal_norm), centred=model.centred)
     C = _population(model, words, sample, signal_norm)
-    top, v = _most_aligned(S)
-    population, c = _most_aligned(C)
+    n = n_candidates(words, d)
+    top, v = _most_aligned(S, n)
+    population, c = _most_aligned(C, n)
     mean = edge
-    if not model.centred and sample.tokens.size:
+    if not model.centred and sample.tokens.size:  # its eigenpair may be the first
+        n = max(n, min(2, d))
+        top, v = _most_aligned(S, n)
+        population, c = _most_aligned(C, n)
         direction = split_vocabulary(sample.table, words).mean
-        values, vectors = leading_eigenpairs(S, min(CANDIDATES, d))
+        values, vectors = leading_eigenpairs(S, n)
         mean = float(values[np.argmax(squared_overlap(vectors, direction))])
     return Spike(
         top_eigenvalue=top,
@@ -111,8 +125,8 @@ def _measure(
     )
 
 
-def _most_aligned(matrix: Floats) -> tuple[float, Floats]:
+def _most_aligned(matrix: Floats, n_pairs: int) -> tuple[float, Floats]:
     """Return the leading eigenpair that overlaps most with the signal, the first coordinate."""
-    values, vectors = leading_eigenpairs(matrix, min(CANDIDATES, len(matrix)))
+    values, vectors = leading_eigenpairs(matrix, n_pairs)
     k = int(np.argmax(vectors[:, 0] ** 2))
     return float(values[k]), vectors[k]

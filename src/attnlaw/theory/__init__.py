@@ -8,6 +8,7 @@ limit.
 
 from attnlaw._dispatch import import_answers
 from attnlaw.theory.attention import KeyNormOutlier, key_norm_outlier
+from attnlaw.theory.importance import OptimalImportance, optimal_importance
 from attnlaw.theory.multi_head import HeadCombination, combine_heads
 from attnlaw.theory.pooled import bulk_edge, edge_parameter, squared_overlap
 from attnlaw.theory.verbs import law, plan, predict, predict_accuracy, thresholds, validity
@@ -15,11 +16,13 @@ from attnlaw.theory.verbs import law, plan, predict, predict_accuracy, threshold
 __all__ = [
     "HeadCombination",
     "KeyNormOutlier",
+    "OptimalImportance",
     "bulk_edge",
     "combine_heads",
     "edge_parameter",
     "key_norm_outlier",
     "law",
+    "optimal_importance",
     "plan",
     "predict",
     "predict_accuracy",

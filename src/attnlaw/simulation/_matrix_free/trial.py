@@ -8,7 +8,6 @@ from numpy.typing import DTypeLike, NDArray
 
 from attnlaw._checks import Floats
 from attnlaw.models import PooledSequences
-from attnlaw.models.vocabulary import tokens_alike
 from attnlaw.results import Spike
 from attnlaw.simulation._matrix_free.gram import compiled_kernels
 from attnlaw.simulation._matrix_free.krylov import KrylovRun, ProductRun, find_spikes
@@ -56,7 +55,12 @@ def matrix_free_trial(
     population together, from one and the same table. The joint law of all fields is that of
     the reference; only the random numbers differ.
     """
-    tokens_alike(model, "a matrix-free trial")
+    if model.tokens_differ:
+        from attnlaw.simulation._matrix_free.vocabulary_noise import vocabulary_matrix_free_trial
+
+        return vocabulary_matrix_free_trial(
+            model, dimension, rng, dtype=dtype, tolerance=tolerance
+        )
     norms, V = sweep_norms(model), model.sizes(dimension).n_vocab
     weights = model.weights[None]
     noise: Noise
