@@ -11,6 +11,7 @@ from attnlaw.diagnostics.pooling.poolings import pooling_weights
 from attnlaw.diagnostics.pooling.threads import Run
 from attnlaw.estimators.gain import learn_and_judge
 from attnlaw.estimators.pooling_weights import normalised
+from attnlaw.laws.outliers import Poles
 
 __all__ = ["Coherence", "Spiked", "measure_coherence"]
 
@@ -138,7 +139,6 @@ class Spiked:
             population = float(np.sum(c / (ell - t)) ** 2 / np.sum(c / (ell - t) ** 2))
         if ell <= second:
             return 0.0
-        ratios = t[:-1] / (ell - t[:-1])
-        slope = 1 - np.sum(ratios**2) / n_samples
-        psi_over_ell = 1 + np.sum(ratios) / n_samples
-        return population * max(0.0, float(slope / psi_over_ell))
+        others = Poles(t[:-1], t[:-1] / n_samples)
+        sample = ell * float(others.log_slope(np.asarray(ell - second), 1.0))
+        return population * max(0.0, sample)
