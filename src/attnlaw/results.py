@@ -19,6 +19,7 @@ __all__ = [
     "Spikes",
     "Thresholds",
     "Validity",
+    "exceeds_edge",
 ]
 
 Flag = bool | NDArray[np.bool_]
@@ -188,3 +189,17 @@ def _whole(dimension: int, ratio: Real, *, step: int) -> Real:
     # a ratio that is a whole number up to rounding does not cost one more
     n = step * np.ceil(d / np.where(c > 0, c, 1.0) / step * (1 - 1e-12))
     return scalar_or_array(np.where(c > 0, n, np.inf))
+
+
+def exceeds_edge(eigenvalues: Real, edge: Real, dimension: int) -> NDArray[np.bool_]:
+    """Whether drawn eigenvalues count as outliers: λ > (1 + d^(−2/3)) λ₊.
+
+    The largest eigenvalue of noise fluctuates about the edge by a share of order d^(−2/3), and a
+    spike that leaves the bulk lifts it by a share of order 1. The margin lies between.
+
+    Examples
+    --------
+    >>> exceeds_edge(np.array([1.01, 1.02]), edge=1.0, dimension=512)      # 512^(−2/3) = 1/64
+    array([False,  True])
+    """
+    return np.asarray(eigenvalues > (1 + dimension ** (-2 / 3)) * edge)

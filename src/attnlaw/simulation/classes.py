@@ -11,7 +11,7 @@ from attnlaw._checks import Floats, Random, count, invalid_argument, random_gene
 from attnlaw._dispatch import answers
 from attnlaw.correlations import check_correlation
 from attnlaw.models import PooledClasses
-from attnlaw.results import ClassSpikes
+from attnlaw.results import ClassSpikes, exceeds_edge
 from attnlaw.simulation._matrix_free.plan import check_memory
 from attnlaw.simulation.pooled import pool
 from attnlaw.simulation.spectrum import covariance, leading_eigenpairs, squared_overlap
@@ -274,6 +274,6 @@ def _trial(model: PooledClasses, dimension: int, rng: np.random.Generator) -> Cl
         population_eigenvalues=population,
         population_overlaps=np.sum((c @ basis.T) ** 2, axis=1),
         sample_overlaps=squared_overlap(v, c),
-        is_detectable=values > (1 + dimension ** (-2 / 3)) * edge,
+        is_detectable=exceeds_edge(values, edge, dimension),
         class_overlaps=np.sum((units @ v.T) ** 2, axis=1),
     )

@@ -8,7 +8,7 @@ import numpy as np
 from attnlaw._checks import Floats, Random, count, random_generator
 from attnlaw._dispatch import answers
 from attnlaw.models import SequenceMixture
-from attnlaw.results import Spike
+from attnlaw.results import Spike, exceeds_edge
 from attnlaw.simulation._matrix_free.plan import check_memory
 from attnlaw.simulation.pooled import class_means, pool, sample_tokens, split_classes
 from attnlaw.simulation.signs import sample_signs
@@ -136,5 +136,5 @@ def _trial(model: SequenceMixture, dimension: int, rng: np.random.Generator) -> 
         population_overlap=table[3],
         sample_overlap=table[4],
         mean_eigenvalue=edges,
-        is_detectable=table[0] > (1 + dimension ** (-2 / 3)) * edge,
+        is_detectable=exceeds_edge(table[0], edge, dimension),
     )

@@ -8,7 +8,7 @@ import numpy as np
 from attnlaw._checks import Floats, Random, count, invalid_argument, random_generator
 from attnlaw._dispatch import answers
 from attnlaw.models import MultiHeadPooling
-from attnlaw.results import Spikes
+from attnlaw.results import Spikes, exceeds_edge
 from attnlaw.simulation._matrix_free.plan import check_memory
 from attnlaw.simulation.pooled import pool, sample_tokens, split_classes
 from attnlaw.simulation.signs import sample_signs
@@ -125,5 +125,5 @@ def _trial(model: MultiHeadPooling, dimension: int, rng: np.random.Generator) ->
         population_eigenvalues=population,
         population_overlaps=np.sum(c[:, along] ** 2, axis=1),
         sample_overlaps=squared_overlap(v, c),
-        is_detectable=values > (1 + (H * dimension) ** (-2 / 3)) * edge,
+        is_detectable=exceeds_edge(values, edge, H * dimension),
     )

@@ -6,7 +6,7 @@ import numpy as np
 
 from attnlaw._checks import Floats
 from attnlaw.models import PooledSequences
-from attnlaw.results import Spike
+from attnlaw.results import Spike, exceeds_edge
 from attnlaw.simulation._matrix_free.secular import Eigenpairs
 
 __all__ = [
@@ -59,7 +59,7 @@ def observed_spike(
         "population_overlap": c[:, 0] ** 2,
         "sample_overlap": np.einsum("ni,ni->n", v[:, :shared], c[:, :shared]) ** 2,
         "mean_eigenvalue": edges if spikes is None else sample.values[1],
-        "is_detectable": top > (1 + dimension ** (-2 / 3)) * edge,
+        "is_detectable": exceeds_edge(top, edge, dimension),
     }
     shape = np.shape(model.signal_norm)
     return Spike(**{name: field[:-1].reshape(shape) for name, field in fields.items()})

@@ -9,7 +9,7 @@ import numpy as np
 from attnlaw._checks import Floats, Random, choice, count
 from attnlaw._dispatch import answers
 from attnlaw.models import PooledSequences
-from attnlaw.results import Spike
+from attnlaw.results import Spike, exceeds_edge
 from attnlaw.simulation._matrix_free.plan import check_memory, matrix_free_memory, reference_memory
 from attnlaw.simulation._matrix_free.rank_two import rank_two_trial
 from attnlaw.simulation._matrix_free.trial import matrix_free_trial
@@ -210,7 +210,7 @@ def _measure(
         population_overlap=squared_overlap(c, signal),
         sample_overlap=squared_overlap(v, c),
         mean_eigenvalue=mean,
-        is_detectable=top > (1 + d ** (-2 / 3)) * edge,
+        is_detectable=exceeds_edge(top, edge, d),
     )
 
 

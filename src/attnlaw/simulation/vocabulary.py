@@ -6,7 +6,7 @@ import numpy as np
 
 from attnlaw._checks import Floats
 from attnlaw.models import PooledSequences, Vocabulary
-from attnlaw.results import Spike
+from attnlaw.results import Spike, exceeds_edge
 from attnlaw.simulation.pooled import PooledSample, pool, sample_pooled
 from attnlaw.simulation.spectrum import covariance, leading_eigenpairs, squared_overlap
 
@@ -121,7 +121,7 @@ def _measure(
         population_overlap=float(c[0] ** 2),
         sample_overlap=float(squared_overlap(v, c)),
         mean_eigenvalue=mean,
-        is_detectable=top > (1 + d ** (-2 / 3)) * edge,
+        is_detectable=exceeds_edge(top, edge, d),
     )
 
 
