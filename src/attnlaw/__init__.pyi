@@ -34,6 +34,7 @@ from .laws import ks_distance as ks_distance
 from .models import MultiHeadPooling as MultiHeadPooling
 from .models import PooledClasses as PooledClasses
 from .models import PooledSequences as PooledSequences
+from .models import QueryAttention as QueryAttention
 from .models import SelfAttention as SelfAttention
 from .models import SequenceMixture as SequenceMixture
 from .models import Vocabulary as Vocabulary
@@ -61,6 +62,7 @@ __all__ = [
     "MultiHeadPooling",
     "PooledClasses",
     "PooledSequences",
+    "QueryAttention",
     "RegimeWarning",
     "SelfAttention",
     "Semicircle",

@@ -5,6 +5,7 @@ from attnlaw.models.base import Model, PooledModel, Sizes
 from attnlaw.models.classes import PooledClasses
 from attnlaw.models.mixtures import SequenceMixture
 from attnlaw.models.multi_head import MultiHeadPooling
+from attnlaw.models.query_attention import QueryAttention
 from attnlaw.models.sequences import PooledSequences
 from attnlaw.models.vocabulary import Vocabulary, effective_vocabulary
 
@@ -14,6 +15,7 @@ __all__ = [
     "PooledClasses",
     "PooledModel",
     "PooledSequences",
+    "QueryAttention",
     "SelfAttention",
     "SequenceMixture",
     "Sizes",

@@ -11,21 +11,31 @@ from attnlaw.theory.attention import KeyNormOutlier, key_norm_outlier
 from attnlaw.theory.importance import OptimalImportance, optimal_importance
 from attnlaw.theory.multi_head import HeadCombination, combine_heads
 from attnlaw.theory.pooled import bulk_edge, edge_parameter, squared_overlap
+from attnlaw.theory.query_attention import (
+    best_inverse_temperature,
+    exponential_gain,
+    posterior_gain,
+    random_attention_gains,
+)
 from attnlaw.theory.verbs import law, plan, predict, predict_accuracy, thresholds, validity
 
 __all__ = [
     "HeadCombination",
     "KeyNormOutlier",
     "OptimalImportance",
+    "best_inverse_temperature",
     "bulk_edge",
     "combine_heads",
     "edge_parameter",
+    "exponential_gain",
     "key_norm_outlier",
     "law",
     "optimal_importance",
     "plan",
+    "posterior_gain",
     "predict",
     "predict_accuracy",
+    "random_attention_gains",
     "squared_overlap",
     "thresholds",
     "validity",

@@ -20,7 +20,7 @@ from numpy.polynomial.chebyshev import chebvander
 
 from attnlaw._checks import Floats
 
-__all__ = ["BOUND", "TokenSums", "token_sums"]
+__all__ = ["BOUND", "TokenSums", "reduced_sums", "token_sums"]
 
 EXACT = 600  # distinct rows up to which nothing is replaced
 HEAVY = 64  # largest rows that are always kept one by one
@@ -88,12 +88,29 @@ def token_sums(frequencies: Floats, importance: Floats, classes: Floats) -> Toke
     p, g, c = frequencies, importance, classes
     V = len(p)
     weights = np.stack([np.full(V, 1 / V), p, p * g, p * g**2, p * c, p * g * c], axis=1)
-    all_rows = V * p * g**2
+    mean, square, tilt = (float(a.sum()) for a in (p * g, p * g**2, p * g * c))
+    return reduced_sums(V * p * g**2, weights, mean=mean, square=square, tilt=tilt)
+
+
+def reduced_sums(
+    all_rows: Floats, weights: Floats, *, mean: float, square: float, tilt: float = 0.0
+) -> TokenSums:
+    """Join equal rows and move the many small ones to nodes.
+
+    Parameters
+    ----------
+    all_rows : array of shape (V,)
+        r_v.
+    weights : array of shape (V, 6)
+        a_v of the six sums.
+    mean, square, tilt : float
+        As in `TokenSums`.
+    """
     falling = np.argsort(-all_rows, kind="stable")
     first = np.append(True, np.diff(all_rows[falling]) != 0)
     rows = all_rows[falling][first]
     masses = np.add.reduceat(weights[falling], np.flatnonzero(first), axis=0) * rows[:, None]
-    counts = np.diff(np.append(np.flatnonzero(first), V)).astype(np.float64)
+    counts = np.diff(np.append(np.flatnonzero(first), len(all_rows))).astype(np.float64)
     n_heavy = len(rows)
     if len(rows) > EXACT:
         n_heavy = HEAVY
@@ -101,7 +118,6 @@ def token_sums(frequencies: Floats, importance: Floats, classes: Floats) -> Toke
         rows = np.concatenate([rows[:HEAVY], tail])
         masses = np.concatenate([masses[:HEAVY], tail_masses])
         counts = np.append(counts[:HEAVY], np.full(len(tail), np.inf))
-    mean, square, tilt = (float(a.sum()) for a in (p * g, p * g**2, p * g * c))
     return TokenSums(rows, masses, counts, n_heavy, mean, square, tilt)
 
 

@@ -1,0 +1,97 @@
+"""Attention to a query, drawn token by token and measured by forming every matrix."""
+
+from functools import partial
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from attnlaw._checks import Floats, Random, invalid_argument
+from attnlaw._dispatch import answers
+from attnlaw.models.query_attention import QueryAttention
+from attnlaw.results import Alignment
+from attnlaw.simulation.spectrum import covariance, leading_eigenpairs
+from attnlaw.simulation.verbs import simulate
+from attnlaw.simulation.workers import Progress, run_trials
+
+__all__ = ["sample_query_attention", "simulate_query_attention"]
+
+CANDIDATES = 8
+"""Leading eigenpairs of which the most aligned with the signal is taken."""
+
+
+@answers(simulate)
+def simulate_query_attention(
+    model: QueryAttention,
+    dimension: int | None = None,
+    n_trials: int = 1,
+    rng: Random = None,
+    *,
+    n_jobs: int = 1,
+    progress: Progress | None = None,
+) -> Alignment:
+    """Draw sequences pooled by attention to a query, and measure the signal's eigenpair.
+
+    Parameters
+    ----------
+    model : QueryAttention
+        What is drawn; it knows its dimension.
+    dimension : int or None
+        The model's, if given.
+    n_trials, rng, n_jobs, progress
+        As in `simulate`.
+
+    Returns
+    -------
+    Alignment
+        Every field of shape (n_trials,), of the sample covariance without the query's direction,
+        centred by the sample mean.
+    """
+    if dimension not in (None, model.dimension):
+        raise invalid_argument("dimension", f"{model.dimension}, the model's", dimension)
+    trial = partial(_trial, model)
+    trials = run_trials(trial, n_trials, rng, n_jobs=n_jobs, progress=progress)
+    values, overlaps = (np.array(x) for x in zip(*trials, strict=True))
+    return Alignment(top_eigenvalue=values, squared_overlap=overlaps)
+
+
+def sample_query_attention(model: QueryAttention, rng: np.random.Generator) -> Floats:
+    """Draw a table and sequences from it, and pool them: shape (N, d − 1).
+
+    Notes
+    -----
+    Coordinates without the query's: the signal first, then what the query misses of the marker.
+    Informative tokens are the first rows of the table, +1 before −1.
+    """
+    d, V, N = model.sizes
+    n_informative, L = model.informative_tokens, model.length
+    Z = rng.standard_normal((V, d - 1))
+    h = rng.standard_normal(V)
+    h[:n_informative] += model.separation
+    half = n_informative // 2
+    Z[:half, 0] += model.signal_norm
+    Z[half:n_informative, 0] -= model.signal_norm
+    Z[:n_informative, 1] += model.marker_norm * np.sqrt(1 - model.query_overlap**2)
+    labels = rng.choice(2, size=(N, 1))
+    informed = half * labels + rng.integers(half, size=(N, L))
+    others = n_informative + rng.integers(V - n_informative, size=(N, L))
+    tokens = np.where(rng.random((N, L)) < model.informative_share, informed, others)
+    g = model.importance(h)[tokens]
+    if model.scoring == "softmax":
+        g /= g.sum(axis=1, keepdims=True)
+    else:
+        g /= L * _mean_importance(model, h)
+    starts = np.arange(0, N * L + 1, L)
+    return np.asarray(csr_array((g.ravel(), tokens.ravel(), starts), shape=(N, V)) @ Z)
+
+
+def _mean_importance(model: QueryAttention, scores: Floats) -> float:
+    """Return Σ p g of this table."""
+    g, n, f = model.importance(scores), model.informative_tokens, model.informative_share
+    return float(f * g[:n].mean() + (1 - f) * g[n:].mean())
+
+
+def _trial(model: QueryAttention, rng: np.random.Generator) -> tuple[float, float]:
+    X = sample_query_attention(model, rng)
+    values, vectors = leading_eigenpairs(covariance(X, centred=True), min(CANDIDATES, X.shape[1]))
+    k = int(np.argmax(vectors[:, 0] ** 2))
+    return float(values[k]), float(vectors[k, 0] ** 2)

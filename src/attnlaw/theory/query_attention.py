@@ -1,0 +1,236 @@
+"""Attention to a query: what data-dependent weights gain, and when they do not.
+
+Letters: f share of informative tokens, n = ρ‖ν‖ distance of their scores, g(h) weight of a score;
+D_v variance of token v in the pooled noise, ω_v its mean weight. Derived in
+docs/theory/query-attention.md, "The outlier".
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtri
+
+from attnlaw._checks import Floats, Real, real, scalar_or_array
+from attnlaw._dispatch import answers
+from attnlaw.models.query_attention import QueryAttention
+from attnlaw.results import Alignment
+from attnlaw.theory.noise_scales import NoiseScales, noise_scales
+from attnlaw.theory.token_spikes import VocabularySpikes
+from attnlaw.theory.token_sums import reduced_sums
+from attnlaw.theory.verbs import predict
+
+__all__ = [
+    "best_inverse_temperature",
+    "exponential_gain",
+    "posterior_gain",
+    "predict_query_attention",
+    "random_attention_gains",
+]
+
+TIMES = 240  # points of the integrals over t in which the softmax's sum is split
+
+
+@answers(predict)
+def predict_query_attention(model: QueryAttention) -> Alignment:
+    """Predict eigenvalue and overlap with the signal, the query's direction projected out.
+
+    Parameters
+    ----------
+    model : QueryAttention
+        What is pooled, and how.
+
+    Returns
+    -------
+    Alignment
+        Below threshold the edge, and 0.
+
+    Notes
+    -----
+    docs/theory/query-attention.md, "The outlier". Tokens have scores at the Gaussian quantiles.
+    With D_v = p_v ω_v² for weights that are not normalised (ω = g/√L), and for the softmax
+
+        φ(t) = Σ p e^{−tg} ,   D_v = L p_v g_v² ∫ t e^{−t g_v} φ(t)^{L−1} dt ,
+        ω = √L ω₀ ,   ω₀(h) ω₀(h') ≈ ∫ t g g' e^{−t(g+g')} φ(t)^{L−2} dt
+
+    with ω₀ the leading eigenfunction of that kernel,
+
+    everything is `VocabularySpikes` with rows V D, sums over informative tokens and snr L.
+    """
+    h, p, own = _tokens(model)
+    g = model.importance(h)
+    L, V = model.length, model.n_tokens
+    if model.scoring == "softmax":
+        D, omega = _softmax_moments(g, p, L)
+        scales = NoiseScales(np.ones(1), np.ones(1))
+    else:
+        omega = g / (p @ g) / np.sqrt(L)
+        D = p * omega**2
+        scales = noise_scales(np.ones(L), p, g)
+    zero = np.zeros(V)
+    weights = [np.full(V, 1 / V), own * p**2 * omega**2 / D, own * p * omega, own * D, zero, zero]
+    sums = reduced_sums(
+        V * D, np.stack(weights, axis=1), mean=float(own @ (p * omega)), square=float(own @ D)
+    )
+    spikes = VocabularySpikes(sums, scales, float(L))
+    d = model.dimension - 1
+    arguments = (model.signal_norm, d / V, d / model.n_samples)
+    found = spikes.spike(*(np.asarray(x) for x in arguments))
+    return Alignment(
+        top_eigenvalue=float(found.eigenvalue), squared_overlap=float(found.squared_overlap)
+    )
+
+
+def exponential_gain(
+    inverse_temperature: ArrayLike, informative_share: ArrayLike, separation: ArrayLike
+) -> Real:
+    """Return by how much weights e^{βh} multiply the SNR of long sequences from large tables.
+
+    Parameters
+    ----------
+    inverse_temperature, informative_share, separation : float or array
+        β ≥ 0, f and n = ρ‖ν‖.
+
+    Returns
+    -------
+    float or array
+        1/(e^{β²} [f + (1−f) e^{−2βn}]).
+
+    Examples
+    --------
+    Rare informative tokens: the best β is n, and the gain e^{n²}.
+
+    >>> round(float(exponential_gain(1.0, 1e-9, 1.0) / np.exp(1.0)), 6)
+    1.0
+    """
+    beta = np.asarray(real("inverse_temperature", inverse_temperature, at_least=0))
+    f = np.asarray(real("informative_share", informative_share, above=0, below=1))
+    n = np.asarray(real("separation", separation, at_least=0))
+    return scalar_or_array(1 / (np.exp(beta**2) * (f + (1 - f) * np.exp(-2 * beta * n))))
+
+
+def best_inverse_temperature(informative_share: float, separation: float) -> float:
+    """Return the β with the largest `exponential_gain`.
+
+    Notes
+    -----
+    The stationary point β = n (1−f) e^{−2βn}/(f + (1−f) e^{−2βn}): the right side falls with β,
+    so that bisection finds it.
+
+    Examples
+    --------
+    >>> round(best_inverse_temperature(0.15, 2.0), 2)
+    0.63
+    """
+    f = float(real("informative_share", informative_share, above=0, below=1))
+    n = float(real("separation", separation, at_least=0))
+    low, high = 0.0, n
+    for _ in range(80):
+        beta = (low + high) / 2
+        others = (1 - f) * np.exp(-2 * beta * n)
+        low, high = (beta, high) if beta < n * others / (f + others) else (low, beta)
+    return (low + high) / 2
+
+
+def posterior_gain(informative_share: float, separation: float) -> float:
+    """Return the largest gain in SNR that any weights of a score have: those of the posterior.
+
+    Notes
+    -----
+    (E₁g)²/(f E₁g² + (1−f) E₀g²) is largest for g = p₁/(f p₁ + (1−f) p₀), the chance that a token
+    is informative up to a factor: a sigmoid of the score. The gain is E₁ g ≤ 1/f.
+
+    Examples
+    --------
+    >>> round(posterior_gain(0.15, 2.0), 2), round(posterior_gain(0.15, 20.0) * 0.15, 6)
+    (3.6, 1.0)
+    """
+    f = float(real("informative_share", informative_share, above=0, below=1))
+    n = float(real("separation", separation, at_least=0))
+    x, w = np.polynomial.hermite_e.hermegauss(100)
+    ratio = np.exp(-n * (x + n) + n**2 / 2)  # p₀/p₁ at h = n + x
+    return float(w @ (1 / (f + (1 - f) * ratio)) / np.sqrt(2 * np.pi))
+
+
+def random_attention_gains(
+    correlation: ArrayLike, inverse_temperature: float, *, causal: bool = False
+) -> tuple[float, float]:
+    """Return E[wᵀRw] and E[wᵀw] of attention whose scores know nothing of the signal.
+
+    Scores between tokens, τ e_i·e_j/√d, are N(0, τ²) whatever the signal, because their signal
+    part is of order d^{−1/2}: token–token attention of order-one scores is a random softmax, and
+    loses (docs/theory/query-attention.md, "No gain from token–token scores").
+
+    Parameters
+    ----------
+    correlation : array of shape (length, length)
+        R.
+    inverse_temperature : float
+        τ ≥ 0, the standard deviation of a score.
+    causal : bool
+        Whether row i attends to the tokens before it only, and the first to itself.
+
+    Returns
+    -------
+    signal_gain, noise_gain : float
+        Of w, the mean over rows of the attention matrix.
+
+    Examples
+    --------
+    Equal scores are mean pooling:
+
+    >>> alpha, kappa = random_attention_gains(np.eye(4), 0.0)
+    >>> round(alpha, 9), round(kappa, 9)
+    (0.25, 0.25)
+    """
+    R = np.asarray(correlation, dtype=np.float64)
+    tau = float(real("inverse_temperature", inverse_temperature, at_least=0))
+    L = len(R)
+    moments = np.zeros((L, L))  # E w_j w_k
+    mean = np.zeros(L)
+    for row in range(1, L + 1):
+        n = max(row - 1, 1) if causal else L
+        square = _softmax_square(tau, n)
+        inside = np.full((n, n), (1 - n * square) / max(n * (n - 1), 1))
+        np.fill_diagonal(inside, square)
+        moments[:n, :n] += inside - 1 / n**2
+        mean[:n] += 1 / n
+    moments = (moments + np.outer(mean, mean)) / L**2
+    return float(np.sum(R * moments)), float(np.trace(moments))
+
+
+def _tokens(model: QueryAttention) -> tuple[Floats, Floats, Floats]:
+    """Return scores at the Gaussian quantiles, frequencies, and 1 for informative tokens."""
+    counts = (model.informative_tokens, model.n_tokens - model.informative_tokens)
+    shares = (model.informative_share, 1 - model.informative_share)
+    scores = [ndtri((np.arange(n) + 0.5) / n) for n in counts]
+    h = np.concatenate([scores[0] + model.separation, scores[1]])
+    p = np.repeat(np.divide(shares, counts), counts)
+    return h, p, np.where(np.arange(len(h)) < counts[0], 1.0, 0.0)
+
+
+def _softmax_moments(g: Floats, p: Floats, length: int) -> tuple[Floats, Floats]:
+    """Return D and ω of softmax weights over sequences of this length."""
+    g = g / float(p @ g)
+    t, dt = _times(g)
+    decay = np.exp(-np.outer(g, t))  # (V, times)
+    phi = p @ decay
+    D = length * p * g**2 * (decay @ (t * phi ** (length - 1) * dt))
+    factors = g[:, None] * decay * np.sqrt(t * phi ** (length - 2) * dt)
+    _, vectors = np.linalg.eigh((factors.T * p) @ factors)
+    return D, np.sqrt(length) * np.abs(factors @ vectors[:, -1])
+
+
+def _softmax_square(tau: float, n: int) -> float:
+    """Return E A₁² of a softmax over n independent N(0, τ²) scores."""
+    x, w = np.polynomial.hermite_e.hermegauss(80)
+    w = w / w.sum()
+    g = np.exp(tau * x)
+    t, dt = _times(g)
+    decay = np.exp(-np.outer(g, t))
+    return float(((w * g**2) @ decay * (w @ decay) ** (n - 1) * t) @ dt)
+
+
+def _times(g: Floats) -> tuple[Floats, Floats]:
+    """Return points and weights of ∫₀^∞ dt, even in log t, for functions of t g."""
+    logs = np.linspace(np.log(1e-7 / g.max()), np.log(60 / g.min()), TIMES)
+    t = np.exp(logs)
+    return t, t * (logs[1] - logs[0])

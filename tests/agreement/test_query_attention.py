@@ -1,0 +1,74 @@
+"""Attention to a query: theory against simulation, and mean pooling's formula beside it.
+
+The formulas are those of docs/theory/query-attention.md, "The outlier".
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import attnlaw as al
+
+MODEL = al.QueryAttention(
+    n_tokens=4000,
+    informative_tokens=600,
+    dimension=80,
+    n_samples=480,
+    length=20,
+    informative_share=0.15,
+    signal_norm=1.5,
+    marker_norm=2.0,
+)
+
+
+@pytest.mark.parametrize(
+    ("scoring", "beta"),
+    [("exponential", 0.25), ("softmax", 0.25), ("softmax", 0.5), ("sigmoid", 2.0)],
+)
+def test_attention_is_predicted_and_mean_pooling_does_not_fit(scoring, beta, z_score):
+    right = replace(MODEL, scoring=scoring, inverse_temperature=beta)
+    seen = al.simulate(right, n_trials=60, rng=0)
+    predicted, other = al.predict(right), al.predict(MODEL)
+    assert abs(z_score(seen.squared_overlap, predicted.squared_overlap)) < 5
+    assert abs(z_score(seen.top_eigenvalue, predicted.top_eigenvalue)) < 5
+    assert z_score(seen.squared_overlap, other.squared_overlap) > 5
+    assert z_score(seen.top_eigenvalue, other.top_eigenvalue) > 5
+
+
+def test_attention_does_not_pay_where_the_vocabulary_limits(z_score):
+    """Few informative tokens, many samples: unequal weights cost more than they gain."""
+    limited = replace(MODEL, n_tokens=1000, informative_tokens=150, n_samples=2000)
+    limited = replace(limited, signal_norm=2.0)
+    attentive = replace(limited, inverse_temperature=0.75)
+    mean, with_query = (al.predict(m).squared_overlap for m in (limited, attentive))
+    assert with_query < mean
+    for model, predicted in ((limited, mean), (attentive, with_query)):
+        seen = al.simulate(model, n_trials=30, rng=1).squared_overlap
+        assert abs(z_score(seen, predicted)) < 5
+
+
+def test_query_that_misses_the_marker_helps_less(z_score):
+    worse = replace(MODEL, query_overlap=0.6, inverse_temperature=0.5)
+    seen = al.simulate(worse, n_trials=60, rng=2).squared_overlap
+    predicted = al.predict(worse).squared_overlap
+    assert predicted < al.predict(replace(MODEL, inverse_temperature=0.5)).squared_overlap
+    assert abs(z_score(seen, predicted)) < 5
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_random_softmax_has_the_gains_of_its_draws(causal):
+    """Weights drawn from i.i.d. scores, 20,000 of them, beside their expected gains."""
+    R, rng, L, tau = al.prefix_correlation(8, prefix=3), np.random.default_rng(0), 8, 1.5
+    scores = np.exp(tau * rng.standard_normal((20_000, L, L)))
+    mask = np.tril(np.ones((L, L)), -1) if causal else np.ones((L, L))
+    mask[0, 0] = 1
+    A = scores * mask
+    w = (A / A.sum(axis=2, keepdims=True)).mean(axis=1)
+    alpha, kappa = al.theory.random_attention_gains(R, tau, causal=causal)
+    drawn = np.einsum("ni,ij,nj->n", w, R, w), np.sum(w**2, axis=1)
+    for values, expected in zip(drawn, (alpha, kappa), strict=True):
+        error = values.std() / np.sqrt(len(values))
+        assert abs(values.mean() - expected) < 5 * error
+    equal = al.theory.random_attention_gains(R, 0.0, causal=causal)
+    assert alpha / kappa < equal[0] / equal[1]
