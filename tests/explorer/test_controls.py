@@ -63,7 +63,7 @@ def test_every_page_has_a_view_of_its_defaults_in_both_themes(name):
     values = {control.name: control.default for control in page.controls}
     for look in (Look("light"), Look("dark", is_narrow=True)):
         view = page.view(values, look, None)
-        assert view.figure["layout"]["paper_bgcolor"] == look.colours["paper"]
+        assert view.figure["layout"]["paper_bgcolor"] == look.colours.paper
 
 
 def test_the_server_answers_garbage_without_falling():

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from attnlaw.correlations import prefix_correlation
 from attnlaw.figures.figure import Check, Tables, z_check
-from attnlaw.figures.pooling import weighting
 from attnlaw.figures.tables import Pieces, long_table, rows, summary
 from attnlaw.models import PooledSequences
 from attnlaw.plotting import style
@@ -21,6 +20,7 @@ from attnlaw.simulation import (
     simulate_accuracy,
 )
 from attnlaw.theory import predict_accuracy
+from attnlaw.weights import by_name, optimal_weights
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,7 +62,7 @@ def _model(name: str, norms: object) -> PooledSequences:
         sample_ratio=GAMMA,
         signal_norm=norms,  # type: ignore[arg-type]
         correlation=CORRELATION,
-        weights=weighting(name, CORRELATION),
+        weights=by_name(name, len(CORRELATION), CORRELATION),
     )
 
 
@@ -169,7 +169,7 @@ def draw(tables: Tables) -> "Figure":
     for norm, shade in zip((0.3, 0.7, 1.5), style.PURPLES, strict=True):
         row = rows(learned, signal_norm=norm)
         right.plot(row["position"], row["weight"], "D", color=shade, label=rf"$\|\mu\| = {norm}$")
-    optimum = weighting("optimal", CORRELATION)
+    optimum = optimal_weights(CORRELATION)
     right.step(
         np.arange(1, LENGTH + 1),
         optimum,

@@ -7,12 +7,12 @@ import numpy as np
 
 from attnlaw.correlations import prefix_correlation, spiked_correlation
 from attnlaw.figures.figure import Check, Tables, z_check
-from attnlaw.figures.pooling import weighting
 from attnlaw.figures.tables import SAMPLINGS, Pieces, long_table, rows, summary
 from attnlaw.models import PooledSequences
 from attnlaw.plotting import style
 from attnlaw.simulation import simulate_alignment
 from attnlaw.theory import predict
+from attnlaw.weights import by_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,7 +60,7 @@ def _model(correlation: str, name: str, sampling: str, norms: object) -> PooledS
         sample_ratio=GAMMA,
         signal_norm=norms,  # type: ignore[arg-type]
         correlation=R,
-        weights=weighting(name, R),
+        weights=by_name(name, len(R), R),
         sampling=sampling,  # type: ignore[arg-type]
     )
 

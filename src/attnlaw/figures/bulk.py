@@ -7,12 +7,12 @@ import numpy as np
 from attnlaw import theory
 from attnlaw.correlations import prefix_correlation
 from attnlaw.figures.figure import Check, Tables, z_check
-from attnlaw.figures.pooling import weighting
 from attnlaw.figures.tables import Pieces, draw_histogram, histogram, long_table, rows, summary
 from attnlaw.models import PooledSequences
 from attnlaw.plotting import style
 from attnlaw.simulation import simulate, simulate_spectrum
 from attnlaw.theory import predict
+from attnlaw.weights import by_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -63,7 +63,7 @@ def _model(panel: str) -> PooledSequences:
         sample_ratio=GAMMA,
         signal_norm=NORM,
         correlation=CORRELATION,
-        weights=weighting(name, CORRELATION),
+        weights=by_name(name, len(CORRELATION), CORRELATION),
         centred=centred,
     )
 

@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 
 from attnlaw.correlations import prefix_correlation
 from attnlaw.figures.figure import Check, Tables, z_check
-from attnlaw.figures.pooling import weighting
 from attnlaw.figures.tables import Pieces, long_table, rows, summary
 from attnlaw.models import PooledSequences
 from attnlaw.plotting import style
 from attnlaw.simulation import sample_signs, simulate_alignment
 from attnlaw.theory import predict, thresholds
+from attnlaw.weights import by_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,7 +55,7 @@ def _model(prefix: int, name: str, norms: object) -> PooledSequences:
         sample_ratio=GAMMA,
         signal_norm=norms,  # type: ignore[arg-type]
         correlation=R,
-        weights=weighting(name, R),
+        weights=by_name(name, len(R), R),
         sampling="gaussian",
     )
 
@@ -108,7 +108,7 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
     for name in WEIGHTINGS:
         for length in (6, 8, 12, 20, 32, 50, 80, 128, 200):
             R = prefix_correlation(length, PREFIX)
-            w = weighting(name, R)
+            w = by_name(name, length, R)
             kappa = w @ w
             snr_lines.append({"weighting": name, "length": [length], "snr": w @ R @ w / kappa})
             mean, error = summary((sample_signs(R, n, rng) @ w) ** 2 / kappa)

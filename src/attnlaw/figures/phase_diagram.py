@@ -7,12 +7,12 @@ import numpy as np
 
 from attnlaw.correlations import spiked_correlation
 from attnlaw.figures.figure import Check, Tables, z_check
-from attnlaw.figures.pooling import weighting
 from attnlaw.figures.tables import SAMPLINGS, Pieces, long_table, rows, summary
 from attnlaw.models import PooledSequences
 from attnlaw.plotting import style
 from attnlaw.simulation import simulate_alignment
 from attnlaw.theory import predict, thresholds
+from attnlaw.weights import by_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,7 +58,7 @@ def _model(name: str, sampling: str, delta: object, norms: object) -> PooledSequ
         sample_ratio=GAMMA,
         signal_norm=norms,  # type: ignore[arg-type]
         correlation=CORRELATION,
-        weights=weighting(name, CORRELATION),
+        weights=by_name(name, len(CORRELATION), CORRELATION),
         sampling=sampling,  # type: ignore[arg-type]
     )
 

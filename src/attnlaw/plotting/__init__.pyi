@@ -1,4 +1,7 @@
 from . import style as style
+from .curves import plot_alignment as plot_alignment
+from .curves import plot_phase_diagram as plot_phase_diagram
+from .curves import plot_weights as plot_weights
 from .heads import draw_head as draw_head
 from .heads import draw_heads as draw_heads
 from .poolings import draw_pooling as draw_pooling
@@ -11,7 +14,10 @@ __all__ = [
     "draw_heads",
     "draw_pooling",
     "draw_table",
+    "plot_alignment",
     "plot_law",
+    "plot_phase_diagram",
     "plot_spectrum",
+    "plot_weights",
     "style",
 ]
