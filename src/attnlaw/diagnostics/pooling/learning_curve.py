@@ -1,0 +1,357 @@
+"""Accuracy that more labelled data would bring, predicted from the data at hand."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnlaw._checks import Floats, invalid_argument, real_array
+
+__all__ = ["MULTIPLES", "RIDGES", "LearningCurve", "predict_learning_curve"]
+
+RIDGES = (0.003, 0.03, 0.3, 3.0, 30.0)
+"""λ to choose from, in units of the mean variance of a coordinate."""
+
+MULTIPLES = (1.0, 2.0, 4.0, np.inf)
+"""Numbers of samples for which predictions are made, in units of the present one."""
+
+MOST_ROWS = 10_000  # samples that are looked at; more would not change the curve
+MOST_SPENT = 0.9  # share of the degrees of freedom up to which leave-one-out scores are used
+LEAST_NOISE = 0.02  # share of the noise that is left at any number of samples
+RIDGE_TEMPERATURE = 0.5  # standard errors by which an accuracy may be lower and still count
+NO_SIGNAL = 0.35  # prior probability that the classes do not differ
+GRID = np.geomspace(1e-5, 0.999, 400)  # gains
+PRIOR = GRID**0.5 / np.sum(GRID**0.5)  # of a signal: density ∝ a^(−1/2)
+# Standard deviations that widen the interval: of a count, of the extrapolated change, of the rest
+COUNT_ERROR, CHANGE_ERROR, OTHER_ERROR = 0.8, 0.3, 0.005
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearningCurve:
+    """Predicted accuracy of ridge classification at several numbers of training samples."""
+
+    n_samples: tuple[float, ...]  # N′
+    accuracies: tuple[float, ...]
+    intervals: tuple[tuple[float, float], ...]  # at 95 %, of the mean over training sets
+    majority_accuracy: float  # of always answering the largest class
+
+
+def predict_learning_curve(
+    vectors: ArrayLike,
+    labels: ArrayLike,
+    n_samples: Sequence[float] | None = None,
+) -> LearningCurve:
+    """Predict the accuracy of ridge classification at other numbers of training samples.
+
+    Parameters
+    ----------
+    vectors : array of shape (n, d)
+        Labelled samples, for example pooled sequences. Copies must have been removed.
+    labels : array of shape (n,)
+        Class of each, two or more classes with at least two samples.
+    n_samples : sequence of float, optional
+        N′, infinity allowed; by default n, 2n, 4n and infinity.
+
+    Returns
+    -------
+    LearningCurve
+        Of ridge regression of the class indicators with an intercept, the largest answer wins,
+        λ the best of `RIDGES`.
+
+    Notes
+    -----
+    Derived in docs/theory/classification.md, "Learning curves".
+
+    Training on N′ samples with λ′ acts like the population problem with the ridge ν, where
+    λ′ = ν(1 − h(ν)/N′), h(ν) = tr C(C+ν)⁻¹. At equal ν the gains A of the scores are the same at
+    every N′, and the covariance of the errors is (C₀)/(1−Γ) with Γ ∝ 1/N′. So the leave-one-out
+    scores at the λ that has this ν at the present n are moved to N′ without any estimate of the
+    class means:
+
+        ŝ_i → f μ_k + T (ŝ_i − μ_k) ,   V → V′ = [(1−Γ)V − (Γ−Γ′)(1−fA)²]/(1−Γ′) = T V T ,
+
+    μ_k the mean score of the class of i, V the covariance around it, A the mean of ŝψᵀ. The factor
+    f ≤ 1 is what the posterior median of the mean gain leaves of it (prior: none with
+    probability 0.35, else density ∝ a^(−1/2)), so that pure noise is predicted to stay noise. The
+    accuracy is the share of moved scores whose largest entry is right, never below that of the
+    largest class. Its interval has the posterior's quantiles, the error of a count, and 30 % of
+    the predicted change.
+
+    Examples
+    --------
+    Two classes half of whose coordinates differ:
+
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(2, size=400)
+    >>> X = rng.standard_normal((400, 100)) + 0.25 * y[:, None] * (np.arange(100) < 50)
+    >>> curve = predict_learning_curve(X, y)
+    >>> bool(curve.accuracies[0] < curve.accuracies[2] < 0.85)     # Φ(√50 · 0.25/2) = 0.81
+    True
+    """
+    X = real_array("vectors", vectors, ndim=2)
+    y = np.asarray(labels)
+    if y.shape != (len(X),):
+        raise invalid_argument("labels", f"{len(X)}, one a sample", y)
+    classes, numbers, counts = np.unique(y, return_inverse=True, return_counts=True)
+    if len(classes) < 2 or counts.min() < 2:
+        found = f"{len(classes)} classes, the smallest of {counts.min()}"
+        raise invalid_argument("labels", "two or more classes of at least two samples", found)
+    targets = tuple(len(X) * np.array(MULTIPLES)) if n_samples is None else tuple(n_samples)
+    if len(X) > MOST_ROWS:
+        rows = _some(numbers, MOST_ROWS)
+        X, numbers = X[rows], numbers[rows]
+    sample = _LabelledSample.of(X, numbers)
+    no_signal = _no_signal_probability(sample)
+    now, *found = (_predict(sample, N, no_signal) for N in (len(X), *targets))
+    majority = float(sample.shares.max())
+    intervals = []
+    for accuracy, low, high in found:
+        variance = COUNT_ERROR**2 * accuracy * (1 - accuracy) / sample.n + OTHER_ERROR**2
+        spread = 1.96**2 * (variance + (CHANGE_ERROR * (accuracy - now.accuracy)) ** 2)
+        below = np.sqrt((accuracy - low) ** 2 + spread)
+        above = np.sqrt((high - accuracy) ** 2 + spread)
+        intervals.append((max(float(accuracy - below), 0.0), min(float(accuracy + above), 1.0)))
+    return LearningCurve(
+        n_samples=tuple(map(float, targets)),
+        accuracies=tuple(point.accuracy for point in found),
+        intervals=tuple(intervals),
+        majority_accuracy=majority,
+    )
+
+
+def _some(labels: NDArray[np.intp], n: int) -> NDArray[np.intp]:
+    """Return every m-th sample of each class, about n of all."""
+    order = np.argsort(labels, kind="stable")
+    return np.sort(order[np.round(np.linspace(0, len(order) - 1, n)).astype(np.intp)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class _LabelledSample:
+    """Singular vectors of a centred sample, and its classes in reduced coordinates."""
+
+    n: int
+    labels: NDArray[np.intp]
+    shares: Floats  # π (K,)
+    expected_shares: Floats  # the same of new samples, drawn together as far as chance made them
+    to_scores: Floats  # U (K, K−1): scores of the classes are π + Uŝ
+    targets: Floats  # ψ of each sample (n, K−1): mean 0, covariance 1
+    variances: Floats  # w: eigenvalues of XᵀX/n, above 0
+    vectors: Floats  # Q (n, rank): left singular vectors
+    scale: float  # mean variance of a coordinate
+
+    @staticmethod
+    def of(X: Floats, labels: NDArray[np.intp]) -> "_LabelledSample":
+        n, d = X.shape
+        shares = np.bincount(labels) / n
+        root = np.sqrt(shares)
+        v = root.copy()
+        v[0] += 1.0  # a Householder reflection: columns orthogonal to √π
+        contrasts = (np.eye(len(v)) - np.outer(v, v) * 2 / (v @ v))[:, 1:]
+        X = X - X.mean(axis=0)
+        w, Q = np.linalg.eigh((X @ X.T if n <= d else X.T @ X) / n)
+        kept = w > 1e-10 * max(float(w[-1]), np.finfo(float).tiny)
+        w, Q = w[kept], Q[:, kept]
+        return _LabelledSample(
+            n=n,
+            labels=labels,
+            shares=shares,
+            expected_shares=_shrunk_shares(shares, n),
+            to_scores=root[:, None] * contrasts,
+            targets=(contrasts / root[:, None])[labels],
+            variances=w,
+            vectors=Q if n <= d else X @ (Q / np.sqrt(n * w)),
+            scale=max(float(w.sum()) / d, np.finfo(float).tiny),
+        )
+
+    @cached_property
+    def eigenvalues(self) -> Floats:
+        """Return t: of the covariance with n − 1 degrees of freedom."""
+        return self.variances * self.n / (self.n - 1)
+
+    @cached_property
+    def products(self) -> Floats:
+        return np.asarray(self.vectors.T @ self.targets)
+
+    @cached_property
+    def squares(self) -> Floats:
+        return self.vectors**2
+
+    def dimension(self, ridge: float) -> float:
+        """Return h(s) = Σ t/(t+s), the degrees of freedom at a ridge."""
+        return float(np.sum(self.eigenvalues / (self.eigenvalues + ridge)))
+
+    def equivalent_ridge(self, ridge: float, n_samples: float) -> float:
+        """Return the ridge s that has here the ν that `ridge` has with N′ samples.
+
+        ν = s/(1 − h(s)/(n−1)) (Silverstein's equation), and ridge = ν (1 − h(s)/N′). Not less
+        than where leave-one-out scores become unreliable.
+        """
+        from scipy.optimize import brentq
+
+        t, m = self.eigenvalues, self.n - 1
+
+        def excess(log_s: float) -> float:
+            h = self.dimension(np.exp(log_s))
+            return float(np.exp(log_s) / (1 - h / m) * (1 - h / n_samples) - ridge)
+
+        def spent(log_s: float) -> float:
+            return self.dimension(np.exp(log_s)) - MOST_SPENT * m
+
+        low = float(np.log(t.max())) - 25
+        if spent(low) > 0:
+            low = brentq(spent, low, float(np.log(t.sum())) + 5)
+        if excess(low) >= 0:
+            return float(np.exp(low))
+        high = float(np.log(ridge + t.sum())) + 2
+        return float(np.exp(brentq(excess, low, max(high, low + 1))))
+
+    def leverage(self, ridge: float) -> float:
+        """Return nΓ = h + ν dh/dν, estimated from the eigenvalues."""
+        t, m = self.eigenvalues, self.n - 1
+        ratios = t / (t + ridge)
+        h, h2 = float(ratios.sum()), float(np.sum(ratios**2))
+        nu = ridge / (1 - h / m)
+        slope = (1 - (2 * h - h2) / m) / (1 - h / m) ** 2  # dν/ds
+        return max(h - nu * (h - h2) / (ridge * slope), 0.0)
+
+    def leave_one_out(self, ridge: float) -> Floats:
+        """Return ŝ (n, K−1): regression of ψ on x, each sample answered by the others.
+
+        r_i/(1−H_ii) is the residual without sample i; the mean of ψ over the others, −ψ_i/(n−1),
+        is taken out of the intercept.
+        """
+        shrunk = self.variances / (self.variances + ridge)
+        fitted = self.vectors @ (self.products * shrunk[:, None])
+        leverages = 1 / self.n + self.squares @ shrunk
+        scores = self.targets - (self.targets - fitted) / (1 - leverages)[:, None]
+        return np.asarray(scores + self.targets / (self.n - 1))
+
+
+def _shrunk_shares(shares: Floats, n: int) -> Floats:
+    """Return shares without the part of their differences that chance explains.
+
+    James and Stein: the deviations from 1/K times 1 − (K−1)/χ², χ² = nK Σ (π−1/K)².
+    """
+    K = len(shares)
+    deviations = shares - 1 / K
+    chi2 = n * K * float(np.sum(deviations**2))
+    return np.asarray(1 / K + deviations * max(0.0, 1 - (K - 1) / max(chi2, 1e-300)))
+
+
+class _Point(NamedTuple):
+    accuracy: float
+    low: float  # at the 2.5 % quantile of the gain
+    high: float
+
+
+class _Gain(NamedTuple):
+    """Mean gain of leave-one-out scores at a ridge, and what is needed to move them."""
+
+    scores: Floats  # ŝ (n, K−1)
+    means: Floats  # μ (K, K−1)
+    covariance: Floats  # V
+    matrix: Floats  # A
+    leverage: float  # Γ
+    value: float  # a = tr A/(K−1)
+    error: float  # its standard error
+
+
+def _measure_gain(sample: _LabelledSample, ridge: float) -> _Gain:
+    n, y = sample.n, sample.labels
+    K, r = sample.to_scores.shape
+    scores = sample.leave_one_out(ridge)
+    means = np.stack([scores[y == k].mean(axis=0) for k in range(K)])
+    noise = scores - means[y]
+    V = noise.T @ noise / max(n - K, 1)
+    A = scores.T @ sample.targets / n
+    leverage = sample.leverage(ridge) / n
+    value, variance = float(np.trace(A)) / r, float(np.trace(V)) / r
+    error = _gain_error(value, variance, leverage, n * r)
+    return _Gain(scores, means, V, (A + A.T) / 2, leverage, value, error)
+
+
+def _no_signal_probability(sample: _LabelledSample) -> float:
+    """Return the posterior probability that the classes do not differ, from all ridges.
+
+    The Bayes factor of a signal is the mean over ridges: it may show at one of them only.
+    """
+    factors = []
+    for ridge in RIDGES:
+        s = sample.equivalent_ridge(ridge * sample.scale, sample.n)
+        gain = _measure_gain(sample, s)
+        exponents = -(((gain.value - GRID) / gain.error) ** 2) / 2
+        null = -((gain.value / gain.error) ** 2) / 2
+        factors.append(float(PRIOR @ np.exp(np.minimum(exponents - null, 600.0))))
+    return NO_SIGNAL / (NO_SIGNAL + (1 - NO_SIGNAL) * float(np.mean(factors)))
+
+
+def _predict(sample: _LabelledSample, n_samples: float, no_signal: float) -> _Point:
+    """Predict at N′: the mean over ridges about as good as the best one."""
+    rows = np.array([_predict_at(sample, r * sample.scale, n_samples, no_signal) for r in RIDGES])
+    best = float(rows[:, 0].max())
+    error = np.sqrt(max(best * (1 - best), 1 / sample.n) / sample.n)
+    weights = np.exp((rows[:, 0] - best) / (RIDGE_TEMPERATURE * error))
+    return _Point(*map(float, weights @ rows / weights.sum()))
+
+
+def _predict_at(
+    sample: _LabelledSample, ridge: float, n_samples: float, no_signal: float
+) -> _Point:
+    y, r = sample.labels, sample.to_scores.shape[1]
+    gain = _measure_gain(sample, sample.equivalent_ridge(ridge, n_samples))
+    now, then = gain.leverage, gain.leverage * sample.n / n_samples  # Γ, Γ′
+    factors = np.array(_gain_quantiles(gain.value, gain.error, no_signal))
+    factors = factors / gain.value if gain.value > 1e-9 else np.zeros(3)
+    bias = np.eye(r) - factors[0] * gain.matrix
+    goal = ((1 - now) * gain.covariance - (now - then) * bias @ bias) / (1 - then)
+    means = gain.means[y]
+    moved = (gain.scores - means) @ _transport(gain.covariance, goal)
+
+    def accuracy(factor: float) -> float:
+        scores = sample.expected_shares + (factor * means + moved) @ sample.to_scores.T
+        right = float(np.mean(scores.argmax(axis=1) == y))
+        return max(right, float(sample.expected_shares.max()))
+
+    return _Point(*map(accuracy, factors))
+
+
+def _transport(V: Floats, goal: Floats) -> Floats:
+    """Return the symmetric T with T V T = V′, V′ cut from below at a small part of V.
+
+    With W = V^(1/2): T = W⁻¹ (W V′ W)^(1/2) W⁻¹.
+    """
+    values, Q = np.linalg.eigh(V)
+    values = np.maximum(values, 1e-12 * max(float(values[-1]), np.finfo(float).tiny))
+    root, inverse = (Q * np.sqrt(values)) @ Q.T, (Q / np.sqrt(values)) @ Q.T
+    ratios, P = np.linalg.eigh(inverse @ goal @ inverse)
+    goal = root @ (P * np.maximum(ratios, LEAST_NOISE)) @ P.T @ root
+    inner, R = np.linalg.eigh(root @ goal @ root)
+    return np.asarray(inverse @ (R * np.sqrt(np.maximum(inner, 0.0))) @ R.T @ inverse)
+
+
+def _gain_error(gain: float, variance: float, leverage: float, n: int) -> float:
+    """Return the standard error of the mean gain of leave-one-out scores.
+
+    Each pair of samples enters twice, once as training and once as test, so that the variance is
+    2v/n without signal; it is up to 4v/n where the scores are signal.
+    """
+    a = min(max(gain, 0.0), 0.99)
+    noise = min(variance, (variance + (1 - a) ** 2) * leverage)
+    return float(np.sqrt(max((4 * variance - 2 * noise) * (1 - a), 1e-300) / n))
+
+
+def _gain_quantiles(gain: float, error: float, no_signal: float) -> tuple[float, float, float]:
+    """Return the posterior's median and 2.5 % and 97.5 % quantiles of a gain from 0 to 1."""
+    exponents = -(((gain - GRID) / error) ** 2) / 2
+    posterior = PRIOR * np.exp(exponents - exponents.max())
+    posterior *= (1 - no_signal) / posterior.sum()
+    cumulative = np.concatenate([[no_signal], no_signal + np.cumsum(posterior)])
+    grid = np.concatenate([[0.0], GRID])
+    low, median, high = (
+        float(np.interp(q, cumulative, grid)) if q > no_signal else 0.0
+        for q in (0.025, 0.5, 0.975)
+    )
+    return median, low, high
