@@ -84,7 +84,7 @@ BAD = {
     "nan.npy": (npy_bytes(np.full((50, 4, 6), np.nan)), "finite numbers"),
     "flat.npy": (npy_bytes(np.ones(5)), "(N, L, d) or (N, L)"),
     "ids.npy": (npy_bytes(np.ones((50, 4), dtype=int)), "be given with a table"),
-    "few.npy": (npy_bytes(T[:5]), "at least 40"),
+    "few.npy": (npy_bytes(T[:5]), "at least 12"),
     "zero.npy": (npy_bytes(T[:0]), "at least one number"),
     "two.safetensors": (
         safetensors_bytes({"a": np.ones((2, 2), "f4"), "b": np.ones((2, 2), "f4")}),

@@ -103,12 +103,10 @@ def command(
 
 def _print_advice(advice: "PoolingAdvice") -> None:
     labelled = advice.ranked_by == "accuracy"
-    predicted = labelled and advice.candidates[0].predicted_accuracies is not None
     headings = ["pooling", "SNR", "95 %", "overlap", "at most"]
     if labelled:
         headings = ["pooling", "accuracy", "95 %", "gain on the mean"]
-        headings += ["predicted", "twice the data", "at most"] if predicted else []
-        headings += ["SNR"]
+        headings += ["predicted", "twice the data", "95 %", "at most", "SNR"]
     rows: list[list[Any]] = []
     for c in advice.candidates:
         if not labelled:
@@ -117,11 +115,14 @@ def _print_advice(advice: "PoolingAdvice") -> None:
         else:
             row = [c.name, _percent(c.accuracy), _range(c.accuracy_interval)]
             row += ["–" if c.name == "mean" else _range(c.accuracy_gain_interval, "+")]
-            if c.predicted_accuracies is not None:
+            if c.predicted_accuracies is not None and c.predicted_intervals is not None:
                 now, twice, _, ceiling = c.predicted_accuracies
-                row += [_percent(now), _percent(twice), _percent(ceiling)]
+                row += [_percent(now), _percent(twice), _range(c.predicted_intervals[1])]
+                row += [_percent(ceiling)]
             row += [f"{c.snr:.2f}"]
         rows.append(row)
+    if advice.majority_accuracy is not None:
+        rows.append(["(largest class)", _percent(advice.majority_accuracy), *(7 * ["–"])])
     click.echo(
         f"{advice.n_samples} sequences of {advice.length} tokens in {advice.dimension} dimensions"
         + (f", {len(advice.classes)} classes" if advice.classes else ", no labels")

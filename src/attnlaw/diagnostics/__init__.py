@@ -32,6 +32,7 @@ from attnlaw.diagnostics.heads import (
 )
 from attnlaw.diagnostics.pooling.advice import advise_pooling
 from attnlaw.diagnostics.pooling.candidates import PoolingAdvice, PoolingCandidate
+from attnlaw.diagnostics.pooling.learning_curve import LearningCurve, predict_learning_curve
 from attnlaw.diagnostics.tables.inspection import TableOutlier, TableReport, inspect_table
 from attnlaw.diagnostics.tables.noise import population_spectrum
 from attnlaw.diagnostics.tables.subsets import SubsetCheck, check_subsets
@@ -41,6 +42,7 @@ __all__ = [
     "EmbeddingTable",
     "HeadFinding",
     "HeadsReport",
+    "LearningCurve",
     "PoolingAdvice",
     "PoolingCandidate",
     "SubsetCheck",
@@ -57,6 +59,7 @@ __all__ = [
     "maps_from_scores",
     "model_attention",
     "population_spectrum",
+    "predict_learning_curve",
     "read_array",
     "read_attention",
     "read_sequences",

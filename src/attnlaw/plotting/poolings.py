@@ -52,6 +52,10 @@ def _draw_merit(axes: "Axes", advice: PoolingAdvice) -> None:
                 color="black",  # the colour of a prediction is taken by causal weights
                 label="predicted" if place == 0 else None,
             )
+    if advice.majority_accuracy is not None:
+        axes.axvline(
+            advice.majority_accuracy, color=style.EDGE, lw=1, ls=":", label="largest class"
+        )
     axes.set_yticks(places, [candidate.name for candidate in advice.candidates])
     measured = "accuracy, held out" if advice.ranked_by == "accuracy" else "signal-to-noise ratio"
     axes.set_xlabel(measured)

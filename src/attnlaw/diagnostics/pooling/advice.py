@@ -1,6 +1,7 @@
 """Which pooling to use on your own sequences, how sure that is, and what more data would bring."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import count as count_from
 from typing import Any
 
@@ -9,36 +10,49 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._checks import Floats, Random, count, invalid_argument, random_generator
 from attnlaw.data.sequences import Sequences, as_sequences
-from attnlaw.diagnostics.pooling.candidates import MULTIPLES, PoolingAdvice, PoolingCandidate
-from attnlaw.diagnostics.pooling.classification import Folds
-from attnlaw.diagnostics.pooling.coherence import Coherence, Spiked, measure_coherence
-from attnlaw.diagnostics.pooling.labelled import LabelledStudy
+from attnlaw.diagnostics.pooling.candidates import (
+    PoolingAdvice,
+    PoolingCandidate,
+    best_pooling,
+    cut_note,
+    pooling_notes,
+    pooling_verdict,
+)
+from attnlaw.diagnostics.pooling.classification import (
+    Folds,
+    LabelledStudy,
+    simultaneous_quantile,
+)
+from attnlaw.diagnostics.pooling.coherence import Coherence, measure_coherence
+from attnlaw.diagnostics.pooling.learning_curve import MULTIPLES
 from attnlaw.diagnostics.pooling.moments import (
     Basis,
     covariance,
     independent_noise,
     position_means,
 )
-from attnlaw.diagnostics.pooling.poolings import FIXED, pool_all, pooling_weights
-from attnlaw.diagnostics.pooling.threads import Run, side_by_side
-from attnlaw.diagnostics.pooling.verdicts import (
-    best_pooling,
-    cut_note,
-    pooling_notes,
-    pooling_verdict,
+from attnlaw.diagnostics.pooling.poolings import (
+    FIXED,
+    Rows,
+    Run,
+    copy_groups,
+    pool_all,
+    pooling_weights,
+    side_by_side,
 )
 from attnlaw.diagnostics.tables.noise import rank_groups
 from attnlaw.estimators.outliers import outlier_test
+from attnlaw.theory.spiked_covariance import SpikedCovariance
 
 __all__ = ["advise_pooling"]
 
 Choice = str | Floats  # a pooling, as `pooling_weights` takes it
 
 LEARNED_FROM = 3000  # sequences from which weights are learned without labels
-JUDGED_ON = 50_000  # sequences that are pooled and classified
+EVALUATED_ON = 50_000  # sequences that are pooled and classified
 MOST_OUTLIERS = 50  # that are counted
-N_SEARCHED = 9  # searches: three to prepare, and each with signs and without
-TRAINED, LEARNED, JUDGED = 0.15, 0.6, 0.8  # share of the work that is done by then, about
+N_SEARCHES = 9  # three to prepare, and each with signs and without
+TRAINED, LEARNED, EVALUATED = 0.15, 0.6, 0.8  # share of the work that is done by then, about
 
 
 def advise_pooling(
@@ -84,11 +98,12 @@ def advise_pooling(
     Notes
     -----
     Without labels, signal is what positions have in common (`measure_coherence`): on natural text
-    that may be syntax rather than topic, and only labels can tell. With two classes the accuracy
-    is also predicted from class means, covariance and N (`predicted_accuracy`;
-    docs/theory/classification.md, "Any noise, classes of any size"), once with the pooled
-    covariance as it is and once as if tokens were independent. A pooling is recommended over the
-    mean only if it is better at 95 % over all comparisons together.
+    that may be syntax rather than topic, and only labels can tell. With labels the accuracy at
+    more sequences is predicted, too (`predict_learning_curve`), and for two classes what it would
+    be if tokens were independent (docs/theory/classification.md, "Any noise, classes of any
+    size"). A pooling is recommended over the mean only if it is better at 95 % over all
+    comparisons together, and better than always answering the largest class. Copies of a
+    sequence are held out together.
 
     Examples
     --------
@@ -102,32 +117,36 @@ def advise_pooling(
     """
     data = as_sequences(sequences, table, mask=mask, lengths=lengths)
     N, L, d = data.shape
-    if N < 40 or L < 2 or d < 2:
-        raise invalid_argument(
-            "sequences", "at least 40, of at least 2 tokens and dimensions", data.shape
-        )
+    if N < 12 or L < 2 or d < 2:
+        words = "at least 12, of at least 2 tokens and dimensions"
+        raise invalid_argument("sequences", words, data.shape)
     data, n_cut = _cut(data, count("max_length", max_length, at_least=2))
     generator = random_generator(rng)
     y = None if labels is None else _checked_labels(labels, N)
-    if N > JUDGED_ON:
-        rows = np.sort(generator.choice(N, JUDGED_ON, replace=False))
+    if N > EVALUATED_ON:
+        rows = np.sort(generator.choice(N, EVALUATED_ON, replace=False))
         data, y = data.take(rows), None if y is None else y[rows]
+    groups = copy_groups(data)
 
     study = None
     if y is not None:
-        folds = Folds.of(y, count("n_folds", n_folds, at_least=2), generator)
+        folds = Folds.of(y, count("n_folds", n_folds, at_least=2), generator, groups)
         study = LabelledStudy(data=data, folds=folds)
     with side_by_side(d) as run:
-        candidates, coherence = _candidates(data, study, N, generator, run, progress)
-    ranked_by = "snr" if study is None else "accuracy"
+        candidates, coherence = _candidates(data, groups, study, N, generator, run, progress)
+    ranked_by, majority = "snr", None
+    if study is not None:
+        ranked_by, majority = "accuracy", study.folds.majority_accuracy
     candidates.sort(key=lambda candidate: getattr(candidate, ranked_by), reverse=True)
-    best = best_pooling(candidates, ranked_by)
-    notes = pooling_notes(candidates, ranked_by, N, min(N, JUDGED_ON))
+    best = best_pooling(candidates, ranked_by, majority)
+    n_copies = len(groups) - len(np.unique(groups))
+    notes = pooling_notes(candidates, ranked_by, N, len(groups), n_copies)
     return PoolingAdvice(
         n_samples=N,
         length=data.shape[1],
         dimension=d,
         classes=() if study is None else tuple(map(str, study.folds.classes)),
+        majority_accuracy=majority,
         ranked_by=ranked_by,
         candidates=tuple(candidates),
         best=best,
@@ -135,7 +154,7 @@ def advise_pooling(
         signal_power=coherence.power,
         correlation=coherence.correlation,
         notes=(*cut_note(n_cut, data.shape[1]), *notes),
-        verdict=pooling_verdict(candidates, best, ranked_by),
+        verdict=pooling_verdict(candidates, best, ranked_by, majority),
     )
 
 
@@ -146,9 +165,9 @@ def _checked_labels(labels: ArrayLike, n: int) -> NDArray[np.generic]:
     if y.dtype.kind == "f" and not np.isfinite(y).all():
         raise invalid_argument("labels", "finite", y)
     classes, counts = np.unique(y, return_counts=True)
-    if len(classes) < 2 or counts.min() < 8 or len(classes) > 200:
+    if len(classes) < 2 or counts.min() < 4 or len(classes) > 200:
         found = f"{len(classes)} classes, the smallest of {counts.min()}"
-        raise invalid_argument("labels", "2 to 200 classes with at least 8 sequences each", found)
+        raise invalid_argument("labels", "2 to 200 classes with at least 4 sequences each", found)
     return y
 
 
@@ -164,13 +183,6 @@ def _cut(data: Sequences, length: int) -> tuple[Sequences, int]:
     return cut, int(np.sum(data.mask.sum(axis=1) > cut.mask.sum(axis=1)))
 
 
-def _some(data: Sequences, rng: np.random.Generator) -> Sequences:
-    n = data.shape[0]
-    if n <= LEARNED_FROM:
-        return data
-    return data.take(np.sort(rng.choice(n, LEARNED_FROM, replace=False)))
-
-
 def _coarse(variances: Floats) -> Floats:
     """Replace variances by the means of a hundred groups, the largest left alone."""
     positive = variances[variances > 0]
@@ -180,100 +192,129 @@ def _coarse(variances: Floats) -> Floats:
 
 def _candidates(
     data: Sequences,
+    groups: NDArray[np.intp],
     study: LabelledStudy | None,
     n_samples: int,
     rng: np.random.Generator,
     run: Run,
     progress: Callable[[float], None] | None,
 ) -> tuple[list[PoolingCandidate], Coherence]:
-    """Find weights, judge them, and put together what is known of each pooling."""
-    from scipy.special import ndtri
-
+    """Train and learn weights, pool by all of them, and describe each pooling."""
     report = progress or (lambda share: None)
-
-    L = data.shape[1]
     choices: dict[str, Choice] = {name: name for name in FIXED}
     by_fold: dict[str, Floats] = {}
+    done = 0.0
     if study is not None:
         choices["trained"], by_fold = study.train(run)
-        report(TRAINED)
+        report(done := TRAINED)
 
-    before, searched = (0.0 if study is None else TRAINED), count_from(1)
+    n_done = count_from(1)
 
     def reporting(function: Callable[..., Any], *parts: Any) -> Iterator[Any]:
-        """Prepare the searches of all sequences and of each half, then search for weights."""
         for found in run(function, *parts):
-            report(before + (LEARNED - before) * next(searched) / N_SEARCHED)
+            report(done + (LEARNED - done) * next(n_done) / N_SEARCHES)
             yield found
 
-    coherence = measure_coherence(_some(data, rng), choices, rng, reporting)
+    some = np.arange(len(groups))
+    if len(some) > LEARNED_FROM:
+        some = np.sort(rng.choice(len(some), LEARNED_FROM, replace=False))
+    subset = data if len(some) == len(groups) else data.take(some)
+    coherence = measure_coherence(subset, choices, rng, reporting, groups=groups[some])
     choices["learned"] = coherence.weights
+
     weights = {
-        name: pooling_weights(choice, L, data.mask).astype(np.float32)  # one for each token
+        name: pooling_weights(choice, data.shape[1], data.mask).astype(np.float32)
         for name, choice in {**choices, **by_fold}.items()
     }
     pooled = pool_all(data, weights, run)
     if study is not None:
-        study.judge(pooled, run)
-    report(JUDGED)
-    means = position_means(data)
-    together = float(ndtri(1 - 0.025 / (len(choices) - 1)))  # Bonferroni over the comparisons
+        study.evaluate(pooled, run)
+    report(EVALUATED)
 
-    def candidate(name: str, own: np.random.Generator) -> PoolingCandidate:
-        noise = Basis.of(independent_noise(data, means, weights[name], own))
-        if study is None:
-            S, labelled = covariance(pooled[name]), {}
+    evaluation = _Evaluation(
+        data=data,
+        study=study,
+        coherence=coherence,
+        n_samples=n_samples,
+        n_learned_from=len(some),
+        choices=choices,
+        weights=weights,
+        pooled=pooled,
+        means=position_means(data),
+    )
+    candidates: list[PoolingCandidate] = []
+    for found in run(evaluation.candidate, choices, rng.spawn(len(choices))):
+        candidates.append(found)
+        report(EVALUATED + (1 - EVALUATED) * len(candidates) / len(choices))
+    return candidates, coherence
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Evaluation:
+    """All that is known when poolings are described one by one."""
+
+    data: Sequences
+    study: LabelledStudy | None
+    coherence: Coherence
+    n_samples: int
+    n_learned_from: int
+    choices: Mapping[str, Choice]
+    weights: Mapping[str, NDArray[np.float32]]  # by name, one for each token
+    pooled: Mapping[str, Rows]
+    means: Floats  # (L, d): of the tokens at each position
+
+    @property
+    def n_comparisons(self) -> int:
+        """Number of poolings that are compared with the mean."""
+        return len(self.choices) - 1
+
+    def candidate(self, name: str, rng: np.random.Generator) -> PoolingCandidate:
+        """Describe one pooling."""
+        pooled = self.pooled[name]
+        noise = Basis.of(independent_noise(self.data, self.means, self.weights[name], rng))
+        if self.study is None:
+            S, labelled = covariance(pooled), {}
         else:
-            S = study.judged[name].covariance
-            labelled = study.findings(name, pooled[name], noise, together, own)
+            S = self.study.scores[name].covariance
+            labelled = self.study.findings(name, pooled, noise, self.n_comparisons, rng)
         eigenvalues = np.maximum(np.linalg.eigvalsh(S)[::-1], 0.0)
         found = outlier_test(
             eigenvalues,
-            n_samples=len(pooled[name]),
+            n_samples=len(pooled),
             noise="spectrum",
             noise_spectrum=_coarse(noise.variances),
             level=0.01,
             max_signals=MOST_OUTLIERS,
         )
-        shown = pooling_weights(choices[name], L)
+        shown = pooling_weights(self.choices[name], self.data.shape[1])
         return PoolingCandidate(
             name=name,
             weights=shown,
             effective_length=float(np.sum(shown**2) ** 2 / np.sum(shown**4)),
-            **_coherent(name, coherence, weights[name], noise, n_samples, together),
+            **self._coherent(name, noise),
             n_outliers=found.n_signals,
             eigenvalues=eigenvalues,
             noise_spectrum=noise.variances[::-1],
             **labelled,
         )
 
-    candidates = []
-    for found in run(candidate, choices, rng.spawn(len(choices))):
-        candidates.append(found)
-        report(JUDGED + (1 - JUDGED) * len(candidates) / len(choices))
-    return candidates, coherence
-
-
-def _coherent(
-    name: str,
-    coherence: Coherence,
-    weights: NDArray[np.float32],
-    noise: Basis,
-    n_samples: int,
-    quantile: float,
-) -> dict[str, Any]:
-    """Return the fields of a candidate that come from coherence; gains at a normal quantile."""
-    from scipy.special import ndtri
-
-    kappa = float(np.mean(np.sum(weights**2, axis=-1), dtype=np.float64))
-    shares = noise.components(coherence.direction) ** 2
-    spiked = Spiked(variances=noise.variances, shares=shares)
-    snr, error = coherence.snr[name], float(ndtri(0.975)) * coherence.snr_error[name]
-    gain, gain_error = coherence.gain[name], quantile * coherence.gain_error[name]
-    strength = (snr - 1) * kappa * coherence.power  # the noise holds κθ of the signal's αθ already
-    return {
-        "snr": snr,
-        "snr_interval": (snr - error, snr + error),
-        "snr_gain_interval": (gain - gain_error, gain + gain_error),
-        "overlaps": tuple(spiked.squared_overlap(strength, k * n_samples) for k in MULTIPLES),
-    }
+    def _coherent(self, name: str, noise: Basis) -> dict[str, Any]:
+        """Return the fields of a candidate that need no labels."""
+        coherence = self.coherence
+        one = simultaneous_quantile(1, self.n_learned_from)
+        several = simultaneous_quantile(self.n_comparisons, self.n_learned_from)
+        kappa = float(np.mean(np.sum(self.weights[name] ** 2, axis=-1), dtype=np.float64))
+        spiked = SpikedCovariance(
+            variances=noise.variances, shares=noise.components(coherence.direction) ** 2
+        )
+        snr, error = coherence.snr[name], one * coherence.snr_error[name]
+        gain, gain_error = coherence.gain[name], several * coherence.gain_error[name]
+        # the noise holds κθ of the signal's αθ already
+        strength = (snr - 1) * kappa * coherence.power
+        overlaps = (spiked.squared_overlap(strength, k * self.n_samples) for k in MULTIPLES)
+        return {
+            "snr": snr,
+            "snr_interval": (snr - error, snr + error),
+            "snr_gain_interval": (gain - gain_error, gain + gain_error),
+            "overlaps": tuple(overlaps),
+        }

@@ -1,17 +1,22 @@
-"""Poolings that were judged, and the advice that follows."""
+"""Poolings that were evaluated, the advice that follows, and its words."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from attnlaw._checks import Floats
 
-__all__ = ["MULTIPLES", "PoolingAdvice", "PoolingCandidate"]
+__all__ = [
+    "PoolingAdvice",
+    "PoolingCandidate",
+    "best_pooling",
+    "cut_note",
+    "pooling_notes",
+    "pooling_verdict",
+]
 
 Interval = tuple[float, float]
-
-MULTIPLES = (1.0, 2.0, 4.0, np.inf)
-"""Numbers of sequences for which predictions are made, in units of the present one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +36,9 @@ class PoolingCandidate:
     accuracy: float | None = None  # on folds held out, if there are labels
     accuracy_interval: Interval | None = None
     accuracy_gain_interval: Interval | None = None
-    predicted_accuracies: tuple[float, ...] | None = None  # at N, 2N, 4N, ∞; two classes only
-    independent_accuracy: float | None = None  # predicted at N, as if tokens were independent
+    predicted_accuracies: tuple[float, ...] | None = None  # at N, 2N, 4N, ∞
+    predicted_intervals: tuple[Interval, ...] | None = None
+    independent_accuracy: float | None = None  # at N, as if tokens were independent; two classes
     n_outliers: int  # leading eigenvalues that independent tokens do not explain, at level .01
     eigenvalues: Floats  # of the covariance of the pooled sequences, largest first
     noise_spectrum: Floats  # of its population, as if tokens were independent, largest first
@@ -46,6 +52,7 @@ class PoolingAdvice:
     length: int  # L
     dimension: int  # d
     classes: tuple[str, ...]  # names of the labels; empty without
+    majority_accuracy: float | None = None  # of always answering the largest class
     ranked_by: str  # "accuracy", or "snr" without labels
     candidates: tuple[PoolingCandidate, ...]  # best first
     best: str  # pooling to use: the mean, unless another is significantly better
@@ -58,3 +65,157 @@ class PoolingAdvice:
     def __getitem__(self, name: str) -> PoolingCandidate:
         """Return the candidate of that name."""
         return next(candidate for candidate in self.candidates if candidate.name == name)
+
+
+Candidates = Sequence[PoolingCandidate]
+
+
+def best_pooling(candidates: Candidates, ranked_by: str, majority: float | None = None) -> str:
+    """Name the pooling to use: the first that is significantly better than the mean, or the mean.
+
+    `candidates` come in order of merit. None is named over the mean whose accuracy is not above
+    that of always answering the largest class.
+    """
+    for candidate in candidates:
+        if candidate.name == "mean" or _at_most_majority(candidate, majority):
+            break
+        if _gain(candidate, ranked_by)[0] > 0:
+            return candidate.name
+    return "mean"
+
+
+def pooling_verdict(
+    candidates: Candidates, best: str, ranked_by: str, majority: float | None = None
+) -> str:
+    """Say which pooling to use, how sure that is, and what more data would bring."""
+    by_name = {candidate.name: candidate for candidate in candidates}
+    chosen, mean = by_name[best], by_name["mean"]
+    others = [c for c in candidates if c.name != "mean"]
+    worse = [c.name for c in others if _gain(c, ranked_by)[1] < 0]
+    percent = ranked_by == "accuracy"
+
+    def number(value: float) -> str:
+        return f"{100 * value:.1f} %" if percent else f"{value:.2f}"
+
+    what = "accuracy" if percent else "signal-to-noise ratio"
+    value = getattr(chosen, ranked_by)
+    if _at_most_majority(chosen, majority):
+        assert majority is not None
+        first = (
+            f"No pooling is recommended: the accuracy of the {best} is {number(value)}, not above "
+            f"the {number(majority)} of always answering the largest class."
+        )
+    elif best != "mean":
+        low, high = _gain(chosen, ranked_by)
+        usual = number(getattr(mean, ranked_by))
+        first = (
+            f"Use the {best} weights: {what} {number(value)} against {usual} of the mean, "
+            f"a gain between {number(low)} and {number(high)}."
+        )
+    elif not worse:
+        first = f"No pooling differs significantly from the mean, whose {what} is {number(value)}."
+    else:
+        first = (
+            f"No pooling is significantly better than the mean, whose {what} is {number(value)}; "
+            f"significantly worse: {', '.join(worse)}."
+        )
+    return f"{first} {_more_data(chosen)}".strip()
+
+
+def _more_data(candidate: PoolingCandidate) -> str:
+    """Say what more sequences would bring by prediction, and where the ceiling is."""
+    if candidate.predicted_accuracies is not None:
+        assert candidate.predicted_intervals is not None
+        now, twice, _, ceiling = candidate.predicted_accuracies
+        low, high = candidate.predicted_intervals[1]
+        return (
+            f"Twice as many sequences are predicted to bring {_points(twice - now)} points "
+            f"(to between {100 * low:.1f} and {100 * high:.1f} %), infinitely many "
+            f"{_points(ceiling - now)}."
+        )
+    if candidate.accuracy is not None:
+        return ""
+    now, twice, _, ceiling = candidate.overlaps
+    if ceiling == 0:
+        return "No number of sequences would show the signal as the leading component."
+    return (
+        f"The leading component is predicted to have a squared overlap of {now:.2f} with the "
+        f"signal, {twice:.2f} with twice as many sequences, {ceiling:.2f} at most."
+    )
+
+
+def _points(difference: float) -> str:
+    return f"{round(100 * difference, 1) + 0.0:+.1f}"  # + 0.0: no minus before a zero
+
+
+def pooling_notes(
+    candidates: Candidates, ranked_by: str, n_samples: int, n_evaluated: int, n_copies: int = 0
+) -> tuple[str, ...]:
+    """Say what a reader of the numbers should know."""
+    notes = []
+    if n_evaluated < n_samples:
+        notes.append(f"{n_evaluated} of {n_samples} sequences were evaluated, chosen at random.")
+    if n_copies:
+        notes.append(
+            f"{n_copies} sequences are copies of others; copies are held out together, and "
+            "intervals count them once."
+        )
+    learned = next(c for c in candidates if c.name == "learned")
+    if (learned.weights < -0.02 * abs(learned.weights).max()).sum() >= len(learned.weights) / 4:
+        notes.append(
+            "The learned weights alternate in sign: positions move against each other, as "
+            "function and content words do. That need not be what labels are about."
+        )
+    if ranked_by == "snr":
+        notes.append("Without labels, signal is what positions have in common, whatever it means.")
+        return tuple(notes)
+    mean = next(c for c in candidates if c.name == "mean")
+    if mean.predicted_accuracies is not None and mean.independent_accuracy is not None:
+        excess = mean.independent_accuracy - mean.predicted_accuracies[0]
+        if excess > 0.02:
+            notes.append(
+                f"Tokens of a sequence are not independent: that costs mean pooling "
+                f"{100 * excess:.1f} points of predicted accuracy."
+            )
+    odd = [c.name for c in candidates if _disagrees(c)]
+    if odd:
+        notes.append(
+            f"Predicted and cross-validated accuracy disagree for {', '.join(odd)}: do not rely "
+            "on what is predicted there for more sequences."
+        )
+    return tuple(notes)
+
+
+def cut_note(n_cut: int, length: int) -> tuple[str, ...]:
+    """Say how many sequences were cut to a length, if any were."""
+    if n_cut == 0:
+        return ()
+    return (
+        f"{n_cut} sequences have more than {length} tokens; of them only {length} were evaluated, "
+        "and what is last or late is so among these.",
+    )
+
+
+def _gain(candidate: PoolingCandidate, ranked_by: str) -> Interval:
+    interval = (
+        candidate.snr_gain_interval if ranked_by == "snr" else candidate.accuracy_gain_interval
+    )
+    assert interval is not None
+    return interval
+
+
+def _at_most_majority(candidate: PoolingCandidate, majority: float | None) -> bool:
+    if majority is None or candidate.accuracy is None:
+        return False
+    return candidate.accuracy <= majority
+
+
+def _disagrees(candidate: PoolingCandidate) -> bool:
+    """Return whether measured and predicted accuracy differ by more than both errors allow."""
+    if candidate.predicted_accuracies is None or candidate.accuracy is None:
+        return False
+    assert candidate.accuracy_interval is not None
+    assert candidate.predicted_intervals is not None
+    half = np.ptp(candidate.accuracy_interval) / 2
+    half = float(np.hypot(half, np.ptp(candidate.predicted_intervals[0]) / 2))
+    return abs(candidate.accuracy - candidate.predicted_accuracies[0]) > half

@@ -1,19 +1,19 @@
-"""How much signal each pooling keeps, judged without labels on sequences held out."""
+"""How much signal each pooling keeps, evaluated without labels on sequences held out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnlaw._checks import Floats
 from attnlaw.data.sequences import Sequences
-from attnlaw.diagnostics.pooling.poolings import pooling_weights
-from attnlaw.diagnostics.pooling.threads import Run
+from attnlaw.diagnostics.pooling.classification import standard_error
+from attnlaw.diagnostics.pooling.poolings import Run, pooling_weights
 from attnlaw.estimators.gain import learn_and_judge
 from attnlaw.estimators.pooling_weights import normalised
-from attnlaw.laws.outliers import Poles
 
-__all__ = ["Coherence", "Spiked", "measure_coherence"]
+__all__ = ["Coherence", "measure_coherence"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,18 +35,22 @@ def measure_coherence(
     choices: Mapping[str, str | Floats],
     rng: np.random.Generator,
     run: Run = map,
+    *,
+    groups: NDArray[np.intp] | None = None,
 ) -> Coherence:
-    """Learn weights and direction from halves of the sequences, and judge each on the other.
+    """Learn weights and direction from halves of the sequences, and evaluate on the other half.
 
     Parameters
     ----------
     data : Sequences
     choices : dict
-        Poolings to judge beside the learned one, as `pooling_weights` takes them; "mean" is among
-        them.
+        Poolings to evaluate beside the learned one, as `pooling_weights` takes them; "mean" is
+        among them.
     rng : Generator
     run : callable
         `map`, or that of an executor with several threads.
+    groups : array of shape (N,), optional
+        Copies have the same number and stay in one half; errors count them once.
 
     Notes
     -----
@@ -61,7 +65,10 @@ def measure_coherence(
     those of the means over sequences.
     """
     N, L, _ = data.shape
-    halves = [data.take(np.sort(rows)) for rows in np.array_split(rng.permutation(N), 2)]
+    groups = np.arange(N) if groups is None else groups
+    parts = _halves(groups, rng)
+    halves = [data.take(rows) for rows in parts]
+    order = groups[np.concatenate(parts[::-1])]  # of the numbers below
     learned = learn_and_judge(data, halves, rng, run=run)
     best, fits, power = learned.best, learned.fits, learned.power.value
     gamma = np.zeros((L, L))
@@ -69,13 +76,13 @@ def measure_coherence(
     for half, fit in ((halves[1], fits[0]), (halves[0], fits[1])):
         P = half.project(fit.direction[:, None])[0].astype(np.float64)
         gamma += P.T @ P / np.maximum(half.pair_counts, 1) / 2
-        for name, parts in kept.items():
+        for name, found in kept.items():
             choice = fit.weights if name == "learned" else choices[name]
             W = pooling_weights(choice, L, half.mask)
             j = np.sum(W * P, axis=1) ** 2 - np.sum(W**2 * P**2, axis=1)
-            parts.append(j / np.mean(np.broadcast_to(np.sum(W**2, axis=-1), len(P))))
+            found.append(j / np.mean(np.broadcast_to(np.sum(W**2, axis=-1), len(P))))
     np.fill_diagonal(gamma, 0.0)
-    each = {name: 1 + np.concatenate(parts) / power for name, parts in kept.items()}
+    each = {name: 1 + np.concatenate(found) / power for name, found in kept.items()}
     gains = {name: values - each["mean"] for name, values in each.items()}
     return Coherence(
         direction=best.direction,
@@ -83,62 +90,23 @@ def measure_coherence(
         power=power,
         correlation=gamma / power,
         snr={name: float(np.clip(values.mean(), 0, L)) for name, values in each.items()},
-        snr_error=_errors(each),
+        snr_error=_errors(each, order),
         gain={name: float(values.mean()) for name, values in gains.items()},
-        gain_error=_errors(gains),
+        gain_error=_errors(gains, order),
     )
 
 
-def _errors(values: Mapping[str, Floats]) -> dict[str, float]:
-    return {name: float(v.std(ddof=1) / np.sqrt(len(v))) for name, v in values.items()}
+def _halves(
+    groups: NDArray[np.intp], rng: np.random.Generator
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the rows of two random halves, every group in one of them."""
+    places = rng.permutation(int(groups.max()) + 1)[groups]
+    order = np.argsort(places, kind="stable")
+    middle = len(order) // 2
+    while middle < len(order) - 1 and places[order[middle]] == places[order[middle - 1]]:
+        middle += 1
+    return np.sort(order[:middle]), np.sort(order[middle:])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Spiked:
-    """A covariance Σ with more signal in it, C = Σ + s u uᵀ, ready for any strength s and N."""
-
-    variances: Floats  # t_j: eigenvalues of Σ, increasing
-    shares: Floats  # c_j: squared components of u along its eigenvectors
-
-    def squared_overlap(self, strength: float, n_samples: float) -> float:
-        """Squared overlap of the leading sample eigenvector with u; 0 below threshold.
-
-        Notes
-        -----
-        The leading population eigenvalue ℓ solves 1 = s Σ c/(ℓ−t): above all t for s > 0, between
-        the two largest for s < 0. With D_k = Σ c/(ℓ−t)^k the population overlap is D₁²/D₂. The
-        sample eigenvalue is ψ(ℓ) = ℓ (1 + (1/N) Σ t/(ℓ−t)) over all t but the largest, which has
-        become ℓ, if ψ'(ℓ) > 0; the sample overlap is ℓψ'/ψ (Bai and Yao 2012;
-        docs/theory/laws.md, "Silverstein's law and its outliers").
-
-        Examples
-        --------
-        White noise, infinitely many samples: the signal itself.
-
-        >>> spiked = Spiked(variances=np.ones(50), shares=np.full(50, 0.02))
-        >>> round(spiked.squared_overlap(1.0, np.inf), 12)
-        1.0
-        """
-        from scipy.optimize import brentq
-
-        t, c = self.variances, self.shares
-        top, second = float(t[-1]), float(t[-2])
-        if strength == 0 or c[-1] > 1 - 1e-12:
-            ell, population = top + strength, float(c[-1])
-        else:
-
-            def excess(ell: float) -> float:
-                return float(strength * np.sum(c / (ell - t)) - 1)
-
-            tiny = 1e-10 * (top + abs(strength))
-            above, below = (top, top + strength + 2 * tiny) if strength > 0 else (second, top)
-            low, high = above + tiny, below - tiny
-            if low >= high or excess(low) * excess(high) > 0:
-                return 0.0  # the signal does not reach past the noise
-            ell = float(brentq(excess, low, high))
-            population = float(np.sum(c / (ell - t)) ** 2 / np.sum(c / (ell - t) ** 2))
-        if ell <= second:
-            return 0.0
-        others = Poles(t[:-1], t[:-1] / n_samples)
-        sample = ell * float(others.log_slope(np.asarray(ell - second), 1.0))
-        return population * max(0.0, sample)
+def _errors(values: Mapping[str, Floats], groups: NDArray[np.intp]) -> dict[str, float]:
+    return {name: standard_error(v, groups) for name, v in values.items()}

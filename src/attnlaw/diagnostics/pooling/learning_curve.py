@@ -19,10 +19,10 @@ MULTIPLES = (1.0, 2.0, 4.0, np.inf)
 """Numbers of samples for which predictions are made, in units of the present one."""
 
 MOST_ROWS = 10_000  # samples that are looked at; more would not change the curve
-MOST_SPENT = 0.9  # share of the degrees of freedom up to which leave-one-out scores are used
+MOST_SPENT = 0.5  # share of the degrees of freedom up to which leave-one-out scores are used
 LEAST_NOISE = 0.02  # share of the noise that is left at any number of samples
 RIDGE_TEMPERATURE = 0.5  # standard errors by which an accuracy may be lower and still count
-NO_SIGNAL = 0.35  # prior probability that the classes do not differ
+NO_SIGNAL = 0.5  # prior probability that the classes do not differ
 GRID = np.geomspace(1e-5, 0.999, 400)  # gains
 PRIOR = GRID**0.5 / np.sum(GRID**0.5)  # of a signal: density ∝ a^(−1/2)
 # Standard deviations that widen the interval: of a count, of the extrapolated change, of the rest
@@ -75,7 +75,7 @@ def predict_learning_curve(
 
     μ_k the mean score of the class of i, V the covariance around it, A the mean of ŝψᵀ. The factor
     f ≤ 1 is what the posterior median of the mean gain leaves of it (prior: none with
-    probability 0.35, else density ∝ a^(−1/2)), so that pure noise is predicted to stay noise. The
+    probability 1/2, else density ∝ a^(−1/2)), so that pure noise is predicted to stay noise. The
     accuracy is the share of moved scores whose largest entry is right, never below that of the
     largest class. Its interval has the posterior's quantiles, the error of a count, and 30 % of
     the predicted change.
@@ -311,9 +311,11 @@ def _predict_at(
     moved = (gain.scores - means) @ _transport(gain.covariance, goal)
 
     def accuracy(factor: float) -> float:
+        majority = float(sample.expected_shares.max())
+        if factor == 0:  # answers know nothing of the classes
+            return majority
         scores = sample.expected_shares + (factor * means + moved) @ sample.to_scores.T
-        right = float(np.mean(scores.argmax(axis=1) == y))
-        return max(right, float(sample.expected_shares.max()))
+        return max(float(np.mean(scores.argmax(axis=1) == y)), majority)
 
     return _Point(*map(accuracy, factors))
 
