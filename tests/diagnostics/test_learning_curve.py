@@ -7,7 +7,6 @@ import attnlaw as al
 from attnlaw.diagnostics import predict_learning_curve
 from attnlaw.diagnostics.pooling import learning_curve
 from attnlaw.diagnostics.pooling.learning_curve import RIDGES
-from attnlaw.theory.class_accuracy import predict_class_accuracy
 
 D = 100
 SPECTRUM = np.geomspace(0.1, 3, D)
@@ -30,7 +29,7 @@ def best_accuracy(means, n):
         correlation=[[1.0]], weights=[1.0],
     )  # fmt: skip
     ridges = np.array(RIDGES) * SPECTRUM.mean()
-    return predict_class_accuracy(model, ridges).accuracy.max()
+    return al.predict_accuracy(model, ridges).accuracy.max()
 
 
 @pytest.mark.parametrize(("n_classes", "norm", "n"), [(2, 1.6, 120), (2, 1.6, 200), (5, 2, 300)])

@@ -5,7 +5,6 @@ import pytest
 from numpy.testing import assert_allclose
 
 import attnlaw as al
-from attnlaw.theory.class_accuracy import predict_class_accuracy
 from attnlaw.theory.gaussian_accuracy import gaussian_accuracy
 from attnlaw.theory.spiked_covariance import SpikedCovariance
 
@@ -73,4 +72,4 @@ def test_two_gaussian_classes_are_pooled_classes_of_one_token(n_samples):
         class_shares=[share, 1 - share], noise_spectrum=t, correlation=[[1.0]], weights=[1.0],
     )  # fmt: skip
     found = gaussian_accuracy(t, m**2, n_samples, 2 * share - 1, ridge)
-    assert_allclose(found, predict_class_accuracy(model, ridge).accuracy, rtol=1e-10)
+    assert_allclose(found, al.predict_accuracy(model, ridge).accuracy, rtol=1e-10)

@@ -105,10 +105,10 @@ def predict_learning_curve(
         X, numbers = X[rows], numbers[rows]
     sample = _LabelledSample.of(X, numbers)
     no_signal = _no_signal_probability(sample)
-    now, *found = (_predict(sample, N, no_signal) for N in (len(X), *targets))
-    majority = float(sample.shares.max())
+    now = _predict(sample, len(X), no_signal)
+    points = [_predict(sample, N, no_signal) for N in targets]
     intervals = []
-    for accuracy, low, high in found:
+    for accuracy, low, high in points:
         variance = COUNT_ERROR**2 * accuracy * (1 - accuracy) / sample.n + OTHER_ERROR**2
         spread = 1.96**2 * (variance + (CHANGE_ERROR * (accuracy - now.accuracy)) ** 2)
         below = np.sqrt((accuracy - low) ** 2 + spread)
@@ -116,9 +116,9 @@ def predict_learning_curve(
         intervals.append((max(float(accuracy - below), 0.0), min(float(accuracy + above), 1.0)))
     return LearningCurve(
         n_samples=tuple(map(float, targets)),
-        accuracies=tuple(point.accuracy for point in found),
+        accuracies=tuple(point.accuracy for point in points),
         intervals=tuple(intervals),
-        majority_accuracy=majority,
+        majority_accuracy=float(sample.shares.max()),
     )
 
 
