@@ -36,6 +36,8 @@ def test_answers_what_the_library_advises(run, run_json, files):
     assert code == 0
     assert advice.verdict in out
     assert "twice the data" in out
+    (baseline,) = (line for line in out.splitlines() if "(largest class)" in line)
+    assert f"{100 * advice.majority_accuracy:.1f}" in baseline
 
 
 def test_separate_files_and_embeddings_give_the_same(run_json, files):
