@@ -1,6 +1,6 @@
 """Ridge accuracy: limits, expectations, shapes.
 
-The second road is docs/theory/classification.md, "Derivation", as it is written there.
+The second way is docs/theory/classification.md, "Derivation", as it is written there.
 """
 
 import itertools
