@@ -18,9 +18,8 @@ from attnlaw._checks import Floats
 from attnlaw.laws.causal_profile import CausalProfile, token_bins
 from attnlaw.models import SelfAttention
 from attnlaw.theory.attention.energies import Entries
-from attnlaw.theory.attention.harmonics import harmonic_dimension, zonal_polynomials
 from attnlaw.theory.attention.kernel import Kernel, Mode
-from attnlaw.theory.attention.rows import row_means
+from attnlaw.theory.attention.rows import finite_rows, row_energies
 from attnlaw.theory.attention.sums import Sums, doubled_sums
 
 __all__ = ["CausalHead", "causal_energies", "causal_head"]
@@ -46,7 +45,7 @@ def causal_head(model: SelfAttention) -> CausalHead:
     lengths = np.cumsum(bins) - bins + (bins + 1) / 2
     modes, rest = kernel.modes(_RESOLVED)
     modes = [mode for i, mode in enumerate(modes) if mode.degree not in _degrees(modes[:i])]
-    blocks, noise, term = _row_variances(kernel, modes, lengths)
+    blocks, noise, term = finite_rows(kernel, modes, lengths)
     felt = np.array([mode.degree > 1 and mode.ratio < _STRUCTURE for mode in modes] + [True])
     entries = Entries(kernel, [m for m, f in zip(modes, felt, strict=False) if not f], _SCORES)
     rows, columns = _balanced(*_fluctuations(kernel, entries, lengths), bins, w)
@@ -90,11 +89,8 @@ def causal_energies(model: SelfAttention) -> tuple[Floats, float]:
     """
     kernel = _kernel(model)
     lengths = np.unique(np.r_[1 : min(kernel.n, 200) + 1, np.geomspace(1, kernel.n, 200).round()])
-    x, weights = kernel.scores(_SCORES, cut=False)
-    none = np.zeros((0, x.size))
-    logs = (kernel.beta * r * x for r in kernel.norms)
-    each = np.array([row_means(g, weights, none, lengths)[0] for g in logs])
-    rows = np.interp(np.arange(1.0, kernel.n + 1), lengths, kernel.weights @ each)
+    energies = row_energies(kernel, lengths) @ kernel.weights
+    rows = np.interp(np.arange(1.0, kernel.n + 1), lengths, energies)
     return rows, causal_head(model).term_energy
 
 
@@ -108,60 +104,6 @@ def _degrees(modes: list[Mode]) -> set[int]:
 
 def _relative(values: Floats, weights: Floats) -> Floats:
     return np.asarray(values / (values @ weights))
-
-
-def _row_variances(
-    kernel: Kernel, modes: list[Mode], lengths: Floats
-) -> tuple[Floats, Floats, Floats]:
-    """α of the blocks (K × B × norms), of the noise, and the energy of the key-norm term."""
-    x, weights = kernel.scores(_SCORES, cut=False)
-    polynomials = _polynomials(kernel, x, max(_degrees(modes), default=0))
-    share = np.empty((len(polynomials), lengths.size, kernel.norms.size))  # (c_k(i)/c_k(∞))²
-    energy = np.empty((lengths.size, kernel.norms.size))
-    for j, r in enumerate(kernel.norms):
-        logs = kernel.beta * r * x
-        energy[:, j], coefficients = row_means(logs, weights, polynomials, lengths)
-        share[:, :, j] = (coefficients / _limits(kernel, x, weights, polynomials, r)[:, None]) ** 2
-    share = np.minimum(share, 1.0)
-    blocks = np.array(
-        [mode.strength * mode.left**2 * share[mode.degree - 1] for mode in modes]
-    ).reshape(len(modes), *energy.shape)
-    strength = np.array([mode.strength * (mode.right**2 @ kernel.weights) for mode in modes])
-    term = np.minimum(_term_energy(kernel) * share[0], 0.5 * energy)
-    known = np.tensordot(strength, blocks, axes=1)
-    noise = np.maximum(energy - term - known, 1e-3 * energy)
-    # what rounding or an energy near zero leaves of the blocks, so that the sum stays exact
-    room = np.where(known > 0, (energy - term - noise) / np.where(known > 0, known, 1.0), 0.0)
-    return blocks * np.minimum(room, 1.0), noise, term
-
-
-def _polynomials(kernel: Kernel, x: Floats, top: int) -> Floats:
-    """Functions p_1 … p_K of the score: Hermite, or Gegenbauer when all norms are equal."""
-    top = max(top, 1)
-    if kernel.equal_norms:
-        zonal = zonal_polynomials(top, kernel.d, x / kernel.d**0.5)
-        sizes = [harmonic_dimension(kernel.d, k) ** 0.5 for k in range(top + 1)]
-        return np.array([size * p for size, p in zip(sizes, zonal, strict=True)])[1:]
-    hermite = [np.ones_like(x), x]
-    for k in range(1, top):
-        hermite.append(x * hermite[-1] - k * hermite[-2])
-    return np.array(hermite[1 : top + 1])
-
-
-def _limits(kernel: Kernel, x: Floats, weights: Floats, polynomials: Floats, r: float) -> Floats:
-    """Coefficients c_k of a row of infinitely many entries: E[g p_k]/E g, Hermite (βr)^k."""
-    if not kernel.equal_norms:
-        return np.asarray((kernel.beta * r) ** np.arange(1.0, len(polynomials) + 1))
-    g = np.exp(kernel.beta * (x - x.max())) * weights
-    return np.asarray(polynomials @ g / g.sum())
-
-
-def _term_energy(kernel: Kernel) -> Floats:
-    """Energy of degree 0, that the keys' norms make, for each query norm."""
-    t, w = kernel.norms, kernel.weights
-    B = kernel.coefficient(0, np.outer(t, t)) / kernel.normaliser(t)[:, None]
-    B = B - (B @ w)[:, None]
-    return np.asarray(B**2 @ w)
 
 
 def _fluctuations(kernel: Kernel, entries: Entries, lengths: Floats) -> tuple[Floats, Floats]:

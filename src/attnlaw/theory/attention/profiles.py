@@ -10,6 +10,7 @@ from attnlaw.laws import VarianceProfile
 from attnlaw.models import SelfAttention
 from attnlaw.theory.attention.energies import energies
 from attnlaw.theory.attention.kernel import Kernel, Mode
+from attnlaw.theory.attention.rows import finite_rows
 
 __all__ = [
     "AttentionProfile",
@@ -114,22 +115,23 @@ def tokens_profile(model: SelfAttention) -> AttentionProfile:
     """Take into account also the energies of single rows and columns at n tokens.
 
     Modes of at most n/0.75 dimensions are structure. What is above them is noise, with an energy
-    that fluctuates from row to row, even where its dimension can still be felt.
+    that fluctuates from row to row, even where its dimension can still be felt. The mean energy
+    of a row is exact, given the query's norm (`rows`).
     """
     kernel = Kernel(model)
     modes, _ = kernel.modes(_RESOLVED)
-    w = kernel.weights
+    w, h = kernel.weights, 1 if kernel.is_mean else kernel.h
     felt = np.array([mode.degree > 1 and mode.ratio < _STRUCTURE for mode in modes])
-    noise = energies(kernel, [mode for mode, f in zip(modes, felt, strict=True) if not f])
-    rows, columns = _Side.of(w, noise.rows), _Side.of(w, noise.columns)
-    rows, columns = _balanced(rows, columns, 1 if kernel.is_mean else kernel.h)
-    alpha, gamma = _variances(modes)
-    alpha = alpha * noise.gain
-    a = rows.means - (alpha[felt] * (gamma[felt] @ w)[:, None]).sum(axis=0)
-    c = columns.means - (gamma[felt] * (alpha[felt] @ w)[:, None]).sum(axis=0)
-    a, c = np.maximum(a, 0.01 * rows.means), np.maximum(c, 0.01 * columns.means)
-    alpha = kernel.of_rows(np.vstack([alpha, a / (w @ a)]))[:, rows.kind]
-    gamma = kernel.of_columns(np.vstack([gamma, c]))[:, columns.kind]
+    drawn = energies(kernel, [mode for mode, f in zip(modes, felt, strict=True) if not f])
+    rows, columns = _balanced(_Side.of(w, drawn.rows), _Side.of(w, drawn.columns), h)
+    blocks, noise, term = (
+        part[..., 0, :] for part in finite_rows(kernel, modes, np.array([float(kernel.n)]))
+    )
+    alpha = kernel.of_rows(np.vstack([blocks, noise]))[:, rows.kind]
+    gamma = _variances(modes)[1]
+    columns_noise = _noise_of_columns(columns, blocks[felt] @ w, gamma[felt])
+    gamma = kernel.of_columns(np.vstack([gamma, columns_noise / (w @ columns_noise)]))
+    gamma = gamma[:, columns.kind]
     fluctuates = np.append(felt, True)[:, None]
     profile = VarianceProfile(
         row_weights=rows.weights,
@@ -139,11 +141,18 @@ def tokens_profile(model: SelfAttention) -> AttentionProfile:
         ratios=np.array([*(mode.ratio for mode in modes), 0.0]),
         row_means=alpha * np.where(fluctuates, rows.tilt, 1.0),
         column_means=gamma * np.where(fluctuates, columns.tilt, 1.0),
-        repeats=1 if kernel.is_mean else kernel.h,
+        repeats=h,
         factors=projections(model),
     )
-    term_rows, term_columns, energy = kernel.key_norm_term()
+    term_rows, term_columns, _ = kernel.key_norm_term()
+    energy = float(term @ w) / (kernel.h_keys if kernel.is_mean else 1)
     return AttentionProfile(profile, term_rows[rows.kind], term_columns[columns.kind], energy)
+
+
+def _noise_of_columns(columns: "_Side", strengths: Floats, gamma: Floats) -> Floats:
+    """Energy of the columns at each norm, less that of blocks which fluctuate with the noise."""
+    noise = columns.means - strengths @ gamma
+    return np.asarray(np.maximum(noise, 0.01 * columns.means))
 
 
 def _variances(modes: list[Mode]) -> tuple[Floats, Floats]:

@@ -3,17 +3,25 @@
 A row has i independent scores, A_j = g_j/Σ g with g = e^{βx}. Since 1/Σg = ∫ e^{−tΣg} dt, means of
 functions of a row are integrals over one variable: with φ(t) = E e^{−tg},
 
-    i E Σ_j A_j²       = i² ∫ t E[g² e^{−tg}] φ(t)^{i−1} dt ,
-    E[i A_1 p(x_1)]    = i  ∫   E[g p(x) e^{−tg}] φ(t)^{i−1} dt .
+    i E Σ_j A_j²                    = i² ∫ t E[g² e^{−tg}] φ(t)^{i−1} dt ,
+    E[i A_1 p(x_1)]                 = i ∫ E[g p(x) e^{−tg}] φ(t)^{i−1} dt ,
+    i(i−1) E[A_1 A_2 p(x_1) p(x_2)] = i(i−1) ∫ t E[g p(x) e^{−tg}]² φ(t)^{i−2} dt .
 
-For i → ∞ they tend to E g²/(E g)² and E[g p(x)]/E g, if these exist.
+The squared coefficient c² of a row in the function p is between the square of the second, times
+E[1/S²]/E[1/S]² of the normaliser S of the other entries, and the third, in which both entries
+weigh on the normaliser: their geometric mean is taken. For i → ∞ the energy and c² tend to
+E g²/(E g)² and (E[g p(x)]/E g)², if these exist.
 """
 
 import numpy as np
 
 from attnlaw._checks import Floats
+from attnlaw.theory.attention.harmonics import harmonic_dimension, zonal_polynomials
+from attnlaw.theory.attention.kernel import Kernel, Mode
 
-__all__ = ["row_means"]
+__all__ = ["finite_rows", "row_energies", "row_means"]
+
+_SCORES = 301
 
 _STEP = 0.22  # of log t: the trapezoidal rule has about ten digits
 
@@ -21,7 +29,7 @@ _STEP = 0.22  # of log t: the trapezoidal rule has about ten digits
 def row_means(
     log_entries: Floats, weights: Floats, functions: Floats, lengths: Floats
 ) -> tuple[Floats, Floats]:
-    """Mean energy of a row of a softmax less one, and its mean coefficients.
+    """Mean energy of a row of a softmax less one, and its mean squared coefficients.
 
     Parameters
     ----------
@@ -38,8 +46,8 @@ def row_means(
     -------
     energies : array of shape (b,)
         i E Σ A² − 1.
-    coefficients : array of shape (k, b)
-        E[i A p(x)].
+    squares : array of shape (k, b)
+        c².
 
     Examples
     --------
@@ -47,10 +55,10 @@ def row_means(
 
     >>> x = np.linspace(-8, 8, 401)
     >>> w = np.exp(-x**2 / 2) / np.exp(-x**2 / 2).sum()
-    >>> energy, mean = row_means(0.5 * x, w, x[None], np.array([1.0, 1e7]))
+    >>> energy, square = row_means(0.5 * x, w, x[None], np.array([1.0, 1e7]))
     >>> energy.round(5)
     array([0.     , 0.28403])
-    >>> bool(abs(mean[0, 1] - 0.5) < 1e-6)      # E[g x]/E g = β
+    >>> bool(abs(square[0, 1] - 0.25) < 1e-6)      # (E[g x]/E g)² = β²
     True
     """
     shift = log_entries.max()
@@ -67,5 +75,76 @@ def row_means(
         log_phi = np.log(np.maximum(decay @ weights, 1e-300))
         rest = np.exp((i - 1) * log_phi) * (_STEP * t)  # (b, t)
         energies = i[:, 0] ** 2 * (rest @ (t * (decay @ (weights * g * g)))) - 1
-        coefficients = (i * rest) @ (decay @ (weights * g * functions).T)
-    return np.maximum(energies, 0.0), np.asarray(coefficients.T)
+        projected = decay @ (weights * g * functions).T  # (t, k)
+        two = np.exp(np.maximum(i - 2, 0) * log_phi) * (_STEP * t * t)
+        pairs = (i * (i - 1) * two) @ projected**2
+        spread = (rest @ t) / np.maximum(rest.sum(axis=1), 1e-300) ** 2
+        single = ((i * rest) @ projected) ** 2 * spread[:, None]
+        squares = np.sqrt(single * pairs)
+    return np.maximum(energies, 0.0), np.asarray(squares.T)
+
+
+def row_energies(kernel: Kernel, lengths: Floats) -> Floats:
+    """Exact i E ΣA² − 1 of rows with i entries, for each query norm (lengths × norms)."""
+    x, weights = kernel.scores(_SCORES, cut=False)
+    none = np.zeros((0, x.size))
+    logs = (kernel.beta * r * x for r in kernel.norms)
+    return np.stack([row_means(g, weights, none, lengths)[0] for g in logs], axis=1)
+
+
+def finite_rows(
+    kernel: Kernel, modes: list[Mode], lengths: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """α of the blocks (K × lengths × norms), of the noise, and the energy of the key-norm term.
+
+    The energies of a row add up to the exact one; a block of degree k keeps the share
+    c_k(i)²/c_k(∞)² of what it has in a row of infinitely many entries.
+    """
+    x, weights = kernel.scores(_SCORES, cut=False)
+    polynomials = _polynomials(kernel, x, max((mode.degree for mode in modes), default=0))
+    share = np.empty((len(polynomials), lengths.size, kernel.norms.size))  # c_k(i)²/c_k(∞)²
+    energy = np.empty((lengths.size, kernel.norms.size))
+    for j, r in enumerate(kernel.norms):
+        logs = kernel.beta * r * x
+        energy[:, j], squares = row_means(logs, weights, polynomials, lengths)
+        limits = _limits(kernel, x, weights, polynomials, r)
+        share[:, :, j] = squares / limits[:, None] ** 2
+    blocks = np.array(
+        [mode.strength * mode.left**2 * share[mode.degree - 1] for mode in modes]
+    ).reshape(len(modes), *energy.shape)
+    strength = np.array([mode.strength * (mode.right**2 @ kernel.weights) for mode in modes])
+    term = np.minimum(_term_energy(kernel) * share[0], 0.5 * energy)
+    known = np.tensordot(strength, blocks, axes=1)
+    noise = np.maximum(energy - term - known, 1e-3 * energy)
+    # what rounding or an energy near zero leaves of the blocks, so that the sum stays exact
+    room = np.where(known > 0, (energy - term - noise) / np.where(known > 0, known, 1.0), 0.0)
+    return blocks * np.minimum(room, 1.0), noise, term
+
+
+def _polynomials(kernel: Kernel, x: Floats, top: int) -> Floats:
+    """Functions p_1 … p_K of the score: Hermite, or Gegenbauer when all norms are equal."""
+    top = max(top, 1)
+    if kernel.equal_norms:
+        zonal = zonal_polynomials(top, kernel.d, x / kernel.d**0.5)
+        sizes = [harmonic_dimension(kernel.d, k) ** 0.5 for k in range(top + 1)]
+        return np.array([size * p for size, p in zip(sizes, zonal, strict=True)])[1:]
+    hermite = [np.ones_like(x), x]
+    for k in range(1, top):
+        hermite.append(x * hermite[-1] - k * hermite[-2])
+    return np.array(hermite[1 : top + 1])
+
+
+def _limits(kernel: Kernel, x: Floats, weights: Floats, polynomials: Floats, r: float) -> Floats:
+    """Coefficients c_k of a row of infinitely many entries: E[g p_k]/E g, Hermite (βr)^k."""
+    if not kernel.equal_norms:
+        return np.asarray((kernel.beta * r) ** np.arange(1.0, len(polynomials) + 1))
+    g = np.exp(kernel.beta * (x - x.max())) * weights
+    return np.asarray(polynomials @ g / g.sum())
+
+
+def _term_energy(kernel: Kernel) -> Floats:
+    """Energy of degree 0, that the keys' norms make, for each query norm."""
+    t, w = kernel.norms, kernel.weights
+    B = kernel.coefficient(0, np.outer(t, t)) / kernel.normaliser(t)[:, None]
+    B = B - (B @ w)[:, None]
+    return np.asarray(B**2 @ w)
