@@ -1,6 +1,7 @@
 """The law of squared singular values of a matrix with a variance profile."""
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -85,7 +86,8 @@ class ProfileLaw(NumericalLaw):
             far = self._reach * 2.0 ** np.arange(-12, 0.5, 0.5)
             seen = far[far * self._singular_density(far) > 1e-5]
             everything = np.array([[0.0, min(2 * seen[-1], self._reach)]])
-            return tabulate(self._singular_density, everything, 1e-5, resolution=1e-5)
+            pieces = tabulate(self._singular_density, everything, 1e-5, resolution=1e-5)
+            return [_positive(piece) for piece in pieces]
         for resolution in (96, 256, 768):
             intervals = find_intervals(self._singular_density, self._reach, resolution)
             pieces = tabulate(self._singular_density, intervals)
@@ -180,3 +182,13 @@ class ProfileLaw(NumericalLaw):
             f"{len(p.row_weights)} × {len(p.column_weights)}, {len(p.ratios)} blocks" for p in both
         )
         return f"{'' if self.scale == 1 else f'{self.scale:g} * '}ProfileLaw({sizes})"
+
+
+def _positive(piece: Piece) -> Piece:
+    """Interpolate a piece without overshoot, so that its cdf never falls."""
+    from scipy.interpolate import PchipInterpolator
+
+    theta = piece.flux.x
+    flux: Any = PchipInterpolator(theta, np.maximum(piece.flux(theta), 0.0))
+    below = flux.antiderivative()
+    return Piece(piece.low, piece.high, flux, below, float(below(np.pi)))

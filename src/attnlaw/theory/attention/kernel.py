@@ -23,6 +23,9 @@ from attnlaw.theory.attention.quadrature import norm_rule
 
 __all__ = ["Kernel", "Mode"]
 
+MOST_BETA = 3.0
+"""Inverse temperature above which harmonics overflow and rows are ruled by single entries."""
+
 _NEGLIGIBLE = 1e-7  # energy of a mode, as a share of the total
 
 
@@ -39,6 +42,8 @@ class Mode(NamedTuple):
 class Kernel:
     """The modes of a head's kernel, on the nodes of query and key norms.
 
+    Modes are those of β = 3 at most; exact energies of rows are taken at `row_beta`.
+
     Over h heads side by side the variances of a row average, and so do those of a column in a
     mean of heads: their spread is then less by √h (`averaged`).
     """
@@ -49,9 +54,10 @@ class Kernel:
             raise invalid_argument(
                 "head_dimension", "at least 3 for this order of the law", self.d
             )
-        self.beta = float(model.inverse_temperature)
-        if self.beta == 0:
+        if model.inverse_temperature == 0:
             raise invalid_argument("inverse_temperature", "above 0 for this order of the law", 0.0)
+        self.row_beta = float(model.inverse_temperature)
+        self.beta = min(self.row_beta, MOST_BETA)
         self.is_mean = model.combination == "mean"
         self.h_keys = model.n_key_heads
         self.equal_norms = model.qk_norm

@@ -19,12 +19,13 @@ from attnlaw.theory.attention.profiles import (
     projections,
     tokens_profile,
 )
+from attnlaw.theory.attention.quadrature import norm_rule
 from attnlaw.theory.attention.regime import warn_outside_regime
 from attnlaw.theory.verbs import law
 
-__all__ = ["ORDERS", "linear_energy", "score_energy"]
+__all__ = ["ORDERS", "linear_energy", "score_energy", "small_scale"]
 
-ORDERS = ("first", "powers", "norms", "tokens")
+ORDERS = ("first", "powers", "norms", "tokens", "frozen")
 _LEAST_BETA = 1e-3
 _SMOOTHING = 0.01  # of a singular value: energies of rows are represented by a few nodes
 
@@ -76,6 +77,10 @@ def law_of_attention(model: SelfAttention, order: str = "auto") -> Law:
       law is smoothed over 1 % of a singular value
       (docs/theory/realistic-heads.md, "Step 3: the energy of single rows").
 
+    - "frozen": β → ∞, where a row is a single 1 and AAᵀ counts how often a key is the best of n.
+      Given its norm s that is Poisson with mean λ(s) = n ∫ φ(x) F(sx)^{n−1} dx, F(t) = E Φ(t/s),
+      so that the law of one head has the atoms nk, k = 0, 1, … (docs/theory/large-beta.md).
+
     Several heads: side by side, √(n/h) [A_⊥¹ … A_⊥ʰ] has (θ₂ MP_{φ/h} ⊞ (θ₁−θ₂)) ⊠ MP_{1/h} (P3:
     γ_K = h d_k/n is 1/(φ/h)); their mean has the same with ⊠ MP_1, divided by h. Values and
     output add ⊠ MP_{n/m}, m their number of columns (docs/theory/attention.md, "Several heads").
@@ -106,9 +111,19 @@ def law_of_attention(model: SelfAttention, order: str = "auto") -> Law:
         raise invalid_argument(
             "order", "'first' or 'tokens' when there is an input_spectrum", order
         )
-    if model.inverse_temperature == 0:
+    if order == "frozen":
+        return _frozen_law(model)
+    scale, beta = small_scale(model.inverse_temperature)
+    if scale == 0:
         return Discrete([0.0])
     warn_outside_regime(model, order)
+    if scale != 1:
+        return _law_of_order(replace(model, inverse_temperature=beta), order) * scale
+    return _law_of_order(model, order)
+
+
+def _law_of_order(model: SelfAttention, order: str) -> Law:
+    spectrum = model.input_spectrum is not None
     if spectrum and order == "first":
         return ProfileLaw(first_inputs_profile(model), _scale(model))
     if spectrum:
@@ -122,13 +137,40 @@ def law_of_attention(model: SelfAttention, order: str = "auto") -> Law:
     return _first_order(model)
 
 
+def _frozen_law(model: SelfAttention) -> Law:
+    """Return the law of counts of best keys: Poisson, mixed over the norms of the keys."""
+    if model.n_heads > 1 or spectrum_or_values(model):
+        raise invalid_argument("order", "'frozen' for a single head alone", "frozen")
+    from scipy.special import gammaln, ndtr
+
+    n = model.n_tokens
+    norms, weights = (
+        (np.ones(1), np.ones(1)) if model.qk_norm else norm_rule(model.head_dimension, 24)
+    )
+    x = np.linspace(-9.0, 9.0, 1801)
+    density = np.exp(-0.5 * x**2)
+    density /= density.sum()
+    below = ndtr(norms[:, None, None] * x[:, None] / norms) @ weights  # F(sx), norms × scores
+    rates = n * below ** (n - 1) @ density
+    rates = rates / (rates @ weights)
+    k = np.arange(int(20 + 4 * rates.max()))
+    terms = np.exp(k[:, None] * np.log(rates) - rates - gammaln(k + 1.0)[:, None]) @ weights
+    seen = terms > 1e-12
+    return Discrete(float(n) * k[seen], terms[seen] / terms[seen].sum())
+
+
+def spectrum_or_values(model: SelfAttention) -> bool:
+    """Whether a head has correlated inputs or values."""
+    return model.input_spectrum is not None or model.value_dimension is not None
+
+
 def _causal_law(model: SelfAttention, order: str) -> Law:
     """Return the law of causal heads, and of their values and output."""
     if order not in ("auto", "first", "tokens"):
         raise invalid_argument("order", "'first' or 'tokens' for a causal head", order)
     if model.input_spectrum is not None:
         raise invalid_argument("input_spectrum", "None for a causal head", model.input_spectrum)
-    scale, beta = _size(model.inverse_temperature)
+    scale, beta = small_scale(model.inverse_temperature)
     if scale == 0:
         return Discrete([0.0])
     head = replace(model, inverse_temperature=beta, value_dimension=None, output_dimension=None)
@@ -152,7 +194,7 @@ def _finite_causal_law(key: tuple[object, ...]) -> Law:
     return CausalProfileLaw(causal_head(model).profile, _scale(model))
 
 
-def _size(beta: float) -> tuple[float, float]:
+def small_scale(beta: float) -> tuple[float, float]:
     """Return factor and β of an equal law: below 1e-3 energies are β² times those of a limit."""
     if beta >= _LEAST_BETA:
         return 1.0, beta

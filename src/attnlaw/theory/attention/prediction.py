@@ -1,5 +1,7 @@
 """What theory says of a head's singular values, in the fields of an observation."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from attnlaw._checks import Floats, invalid_argument
@@ -8,8 +10,12 @@ from attnlaw.laws import Law
 from attnlaw.models import SelfAttention
 from attnlaw.results import AttentionSpectrum
 from attnlaw.theory.attention.causal import causal_energies
-from attnlaw.theory.attention.law import law_of_attention, score_energy
-from attnlaw.theory.attention.profiles import first_profile, norms_profile
+from attnlaw.theory.attention.law import law_of_attention, score_energy, small_scale
+from attnlaw.theory.attention.profiles import (
+    first_profile,
+    norms_profile,
+    tokens_term_energy,
+)
 from attnlaw.theory.verbs import predict
 
 __all__ = ["law_top"]
@@ -65,8 +71,13 @@ def predict_attention(model: SelfAttention, order: str = "auto") -> AttentionSpe
     law = law_of_attention(model, order)
     n = model.n_tokens
     finite = order in ("auto", "norms", "tokens") and model.head_dimension >= 3
-    finite = finite and model.input_spectrum is None and model.inverse_temperature > 0
-    energy = (norms_profile if finite else first_profile)(model).term_energy
+    scale, beta = small_scale(model.inverse_temperature)
+    finite = finite and model.input_spectrum is None and scale > 0
+    head = replace(model, inverse_temperature=beta)
+    if finite and order != "norms":
+        energy = scale**2 * tokens_term_energy(head)  # of the fourth order in β
+    else:
+        energy = scale**2 * (norms_profile if finite else first_profile)(head).term_energy
     strength, mean = n * energy, law.moment(1)
     m1 = mean + energy
     edge = float(law.quantile(1 - 0.5 / n)) if finite and order != "norms" else law_top(law)
@@ -95,7 +106,9 @@ def _predict_causal(model: SelfAttention, order: str) -> AttentionSpectrum:
     if order == "first":
         energies, term = np.full(n, score_energy(model.inverse_temperature)), 0.0
     else:
-        energies, term = causal_energies(model)
+        scale, beta = small_scale(model.inverse_temperature)
+        energies, term = causal_energies(replace(model, inverse_temperature=beta))
+        energies, term = scale * energies, scale**2 * term
     left, right = (1 / h, 1 / h) if is_mean else (1.0, 1 / h)
     sigma, u, v = _leading_uniform(n)
     spread = np.cumsum(v**2, axis=0) / i[:, None] - (np.cumsum(v, axis=0) / i[:, None]) ** 2

@@ -19,6 +19,7 @@ __all__ = [
     "powers_profile",
     "projections",
     "tokens_profile",
+    "tokens_term_energy",
 ]
 
 _STRUCTURE = 0.75  # n/N_k from which a block is structure and none of it noise
@@ -147,6 +148,14 @@ def tokens_profile(model: SelfAttention) -> AttentionProfile:
     term_rows, term_columns, _ = kernel.key_norm_term()
     energy = float(term @ w) / (kernel.h_keys if kernel.is_mean else 1)
     return AttentionProfile(profile, term_rows[rows.kind], term_columns[columns.kind], energy)
+
+
+def tokens_term_energy(model: SelfAttention) -> float:
+    """Share of the key-norm term in the mean squared singular value, at n tokens."""
+    kernel = Kernel(model)
+    modes, _ = kernel.modes(_RESOLVED)
+    _, _, term = finite_rows(kernel, modes, np.array([float(kernel.n)]))
+    return float(term[0] @ kernel.weights) / (kernel.h_keys if kernel.is_mean else 1)
 
 
 def _noise_of_columns(columns: "_Side", strengths: Floats, gamma: Floats) -> Floats:

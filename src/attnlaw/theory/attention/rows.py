@@ -9,7 +9,8 @@ functions of a row are integrals over one variable: with φ(t) = E e^{−tg},
 
 The squared coefficient c² of a row in the function p is between the square of the second, times
 E[1/S²]/E[1/S]² of the normaliser S of the other entries, and the third, in which both entries
-weigh on the normaliser: their geometric mean is taken. For i → ∞ the energy and c² tend to
+weigh on the normaliser: their geometric mean is taken, and for rows without heavy entries, whose
+normaliser has a relative variance well below 0.006, the first. For i → ∞ the energy and c² tend to
 E g²/(E g)² and (E[g p(x)]/E g)², if these exist.
 """
 
@@ -23,6 +24,8 @@ __all__ = ["finite_rows", "row_energies", "row_means"]
 
 _SCORES = 301
 
+_FROZEN = 18.0  # spread of scores from which rows are expanded about a single 1
+_LIGHT = 0.006  # relative variance of the normaliser below which no entry weighs on it
 _STEP = 0.22  # of log t: the trapezoidal rule has about ten digits
 
 
@@ -65,7 +68,7 @@ def row_means(
     logs = log_entries - shift  # g ≤ 1
     i = np.asarray(lengths, dtype=float)[:, None]
     # φ^{i−1} e^{−tg} falls off above t = 40/g and, for i > 1, above t = 40/(i E g) or so
-    high = -logs[weights > 1e-14].min() + 4.0
+    high = min(-logs[weights > 1e-14].min() + 4.0, 340.0)
     low = -np.log(i.max()) - 30.0
     log_t = np.arange(low, high + _STEP, _STEP)
     t = np.exp(log_t)
@@ -80,7 +83,9 @@ def row_means(
         pairs = (i * (i - 1) * two) @ projected**2
         spread = (rest @ t) / np.maximum(rest.sum(axis=1), 1e-300) ** 2
         single = ((i * rest) @ projected) ** 2 * spread[:, None]
-        squares = np.sqrt(single * pairs)
+        variance = ((weights @ g**2) / (weights @ g) ** 2 - 1) / i  # of the normaliser
+        q = 0.5 + 0.5 / (1 + (variance / _LIGHT) ** 2)
+        squares = single**q * pairs ** (1 - q)
     return np.maximum(energies, 0.0), np.asarray(squares.T)
 
 
@@ -88,8 +93,18 @@ def row_energies(kernel: Kernel, lengths: Floats) -> Floats:
     """Exact i E ΣA² − 1 of rows with i entries, for each query norm (lengths × norms)."""
     x, weights = kernel.scores(_SCORES, cut=False)
     none = np.zeros((0, x.size))
-    logs = (kernel.beta * r * x for r in kernel.norms)
-    return np.stack([row_means(g, weights, none, lengths)[0] for g in logs], axis=1)
+    spreads = kernel.row_beta * kernel.norms
+    return np.stack([_spread_row(b, x, weights, none, lengths)[0] for b in spreads], axis=1)
+
+
+def _spread_row(
+    spread: float, x: Floats, weights: Floats, functions: Floats, lengths: Floats
+) -> tuple[Floats, Floats]:
+    """Return `row_means` for any spread b of the scores, with i − 1 − O(1/b) beyond 18."""
+    b = min(spread, _FROZEN)
+    energies, squares = row_means(b * x, weights, functions, lengths)
+    whole = np.asarray(lengths) - 1
+    return whole - (whole - energies) * (b / spread), squares
 
 
 def finite_rows(
@@ -105,8 +120,8 @@ def finite_rows(
     share = np.empty((len(polynomials), lengths.size, kernel.norms.size))  # c_k(i)²/c_k(∞)²
     energy = np.empty((lengths.size, kernel.norms.size))
     for j, r in enumerate(kernel.norms):
-        logs = kernel.beta * r * x
-        energy[:, j], squares = row_means(logs, weights, polynomials, lengths)
+        spread = kernel.row_beta * r
+        energy[:, j], squares = _spread_row(spread, x, weights, polynomials, lengths)
         limits = _limits(kernel, x, weights, polynomials, r)
         share[:, :, j] = squares / limits[:, None] ** 2
     blocks = np.array(
