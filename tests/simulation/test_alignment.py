@@ -5,16 +5,14 @@ import pytest
 from scipy.stats import ks_2samp
 
 import attnlaw as al
-from attnlaw.simulation import alignment
-from attnlaw.simulation._matrix_free import trial as matrix_free
-from attnlaw.simulation._matrix_free.gram import compiled_kernels
+from attnlaw.simulation._matrix_free import plan
 from attnlaw.simulation._matrix_free.krylov import find_spikes
 from attnlaw.simulation._matrix_free.noise import sample_gains
 from attnlaw.simulation.pooled import pool, sample_table, sample_tokens, token_classes
 from attnlaw.simulation.signs import sample_signs
 
-needs_numba = pytest.mark.skipif(compiled_kernels() is None, reason="needs numba")
-if compiled_kernels() is not None:
+needs_numba = pytest.mark.skipif(not plan.has_numba(), reason="needs numba")
+if plan.has_numba():
     from attnlaw.simulation._matrix_free.gaussian_run import GaussianRun, bidiagonal_table
 
 R = al.prefix_correlation(6, prefix=3)
@@ -77,7 +75,7 @@ def shared_draw(rng, d=30):
 def test_several_weights_share_tokens_and_table(engine, monkeypatch):
     """Differences between weights have the law they have on one draw, and not on two."""
     if engine == "plain":
-        monkeypatch.setattr(matrix_free, "compiled_kernels", lambda: None)
+        monkeypatch.setattr(plan, "has_numba", lambda: False)
     n = 400
     seen = al.simulation.simulate_alignment(MODEL, 30, n, rng=0, weights=WEIGHTS).squared_overlap[
         :, :, 2
@@ -205,9 +203,15 @@ def run_factor(model, d):
 @needs_numba
 def test_the_idealised_model_is_the_same_written_out_or_not(monkeypatch):
     model, n = replace(MODEL, sampling="gaussian"), 300
+<<<<<<< HEAD
     out = al.simulation.simulate_alignment(model, 60, n, rng=0, weights=WEIGHTS)
     monkeypatch.setattr(alignment, "WRITTEN_OUT", 0)
     unseen = al.simulation.simulate_alignment(model, 60, n, rng=1, weights=WEIGHTS)
+=======
+    out = al.simulate_alignment(model, 60, n, rng=0, weights=WEIGHTS)
+    monkeypatch.setattr(plan, "STORED", 0)
+    unseen = al.simulate_alignment(model, 60, n, rng=1, weights=WEIGHTS)
+>>>>>>> 3e6152a (Map the matrix-free engine and choose its method in one plan)
     for name in ("top_eigenvalue", "squared_overlap"):
         a, b = getattr(out, name), getattr(unseen, name)
         z = (a.mean(0) - b.mean(0)) / np.sqrt((a.var(0) + b.var(0)) / n)

@@ -4,10 +4,10 @@ from scipy.stats import chi2, kstest, norm
 
 pytest.importorskip("numba")
 
-from attnlaw.simulation._matrix_free.draws import (
+from attnlaw.simulation._matrix_free.compiled.draws import (
     chi,
-    fill_coin_tokens,
     fill_normal,
+    fill_sign_tokens,
     fill_tokens,
     seeded_state,
 )
@@ -20,7 +20,7 @@ def state():
 
 def test_xoshiro_gives_its_published_numbers():
     # xoshiro256++ from the state (1, 2, 3, 4): the first words of the authors' C code.
-    from attnlaw.simulation._matrix_free.draws import _next
+    from attnlaw.simulation._matrix_free.compiled.draws import _next
 
     words, state = [], [np.uint64(k) for k in (1, 2, 3, 4)]
     for _ in range(3):
@@ -64,7 +64,7 @@ def test_tokens_are_uniform_in_the_class_of_their_sign(state):
 def test_coins_are_fair_and_shared(state):
     members, polarity = np.array([0, 1, 0, 2, 63]), np.array([1, 1, -1, 1, 1], dtype=np.int8)
     tokens = np.empty((40_000, 5), dtype=np.uint32)
-    fill_coin_tokens(state, members, polarity, 50, tokens)
+    fill_sign_tokens(state, members, polarity, 50, tokens)
     assert tokens.max() == 99
     signs = np.where(tokens < 50, 1.0, -1.0)
     np.testing.assert_array_equal(signs[:, 0], -signs[:, 2])

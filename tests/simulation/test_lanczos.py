@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from attnlaw.simulation._matrix_free.lanczos import BlockLanczos
+from attnlaw.simulation._matrix_free.krylov import BlockLanczos
 
 
 def wishart(rng, d):

@@ -4,8 +4,8 @@ from scipy.stats import ks_2samp, kstest
 
 from attnlaw.simulation._matrix_free.lazy_gaussian import (
     FullSpace,
-    RevealedMatrix,
-    UnseenSpace,
+    ImplicitBasis,
+    LazyGaussian,
     gaussian_triangle,
 )
 
@@ -14,7 +14,7 @@ V, D = 12, 7
 
 def asked(rng, rows, n_columns=D, A=None):
     """A matrix asked in turn from both sides, to the end; questions and answers."""
-    table = RevealedMatrix(rows, n_columns, rng)
+    table = LazyGaussian(rows, n_columns, rng)
     questions, answers = [], []
     y = np.eye(1)
     while table.n_known < n_columns:
@@ -39,7 +39,7 @@ def test_every_answer_agrees_with_one_matrix(seed):
 
 def test_asking_again_reveals_nothing_new():
     rng = np.random.default_rng(0)
-    table = RevealedMatrix(FullSpace(V), D, rng)
+    table = LazyGaussian(FullSpace(V), D, rng)
     w = rng.standard_normal((V, 2))
     first = table.transpose_multiply(w)
     again = table.transpose_multiply(np.hstack([w[:, :1] - 3 * w[:, 1:], 0 * w[:, :1]]))
@@ -78,7 +78,7 @@ def test_without_the_projection_it_would_not_be(monkeypatch):
         self.newest = fresh
         self._images.append(fresh)
 
-    monkeypatch.setattr(RevealedMatrix, "_reveal", careless)
+    monkeypatch.setattr(LazyGaussian, "_draw_images", careless)
     rng = np.random.default_rng(1)
     drawn = singular_values(lambda: rng.standard_normal((V, D)), 400)
     found = singular_values(lambda: revealed(rng), 400)
@@ -90,7 +90,7 @@ def test_vectors_of_an_unseen_space_have_the_inner_products_of_gaussians(dimensi
     rng = np.random.default_rng(2)
 
     def unseen():
-        space = UnseenSpace(dimension)
+        space = ImplicitBasis(dimension)
         first, second = space.gaussian(3, rng), space.gaussian(2, rng)
         first = np.pad(first, ((0, len(second) - len(first)), (0, 0)))
         return np.hstack([first, second])
@@ -105,8 +105,8 @@ def test_two_matrices_may_share_an_unseen_space():
     rng = np.random.default_rng(3)
 
     def product():
-        rows = UnseenSpace(V)
-        first, second = RevealedMatrix(rows, 5, rng), RevealedMatrix(rows, 4, rng)
+        rows = ImplicitBasis(V)
+        first, second = LazyGaussian(rows, 5, rng), LazyGaussian(rows, 4, rng)
         y = np.eye(1)
         for _ in range(5):  # alternately asked, so that each is asked about what the other drew
             inner = second.multiply(second.transpose_multiply(first.multiply(y)))
@@ -125,7 +125,7 @@ def test_a_chain_needs_no_older_images():
     tridiagonals = []
     for chained in (False, True):
         rng = np.random.default_rng(5)
-        table = RevealedMatrix(FullSpace(V), D, rng, chained=chained)
+        table = LazyGaussian(FullSpace(V), D, rng, chained=chained)
         y, T = np.eye(1), np.zeros((D, D))
         for j in range(D):
             rows = table.transpose_multiply(A @ table.multiply(y))

@@ -5,13 +5,11 @@ import pytest
 from scipy.stats import ks_2samp
 
 import attnlaw as al
-from attnlaw.simulation._matrix_free import gram
-from attnlaw.simulation._matrix_free import trial as matrix_free
-from attnlaw.simulation._matrix_free.gram import compiled_kernels
+from attnlaw.simulation._matrix_free import plan
 from attnlaw.simulation._matrix_free.krylov import find_spikes
-from attnlaw.simulation._matrix_free.lazy_gaussian import FullSpace, RevealedMatrix
+from attnlaw.simulation._matrix_free.lazy_gaussian import FullSpace, LazyGaussian
 from attnlaw.simulation._matrix_free.noise import TokenNoise, sample_and_population
-from attnlaw.simulation._matrix_free.trial import begin_run, revealed_run
+from attnlaw.simulation._matrix_free.trial import begin_run, product_run
 
 MODEL = al.PooledSequences(
     vocab_ratio=0.5,
@@ -31,7 +29,7 @@ READINGS = {
 }
 NAMES = [f.name for f in fields(al.results.Spike) if f.name != "is_detectable"]
 
-needs_numba = pytest.mark.skipif(compiled_kernels() is None, reason="needs numba")
+needs_numba = pytest.mark.skipif(not plan.has_numba(), reason="needs numba")
 engines = pytest.mark.parametrize(
     "engine", ["plain", *(pytest.param(e, marks=needs_numba) for e in ("compiled", "large"))]
 )
@@ -44,10 +42,10 @@ def choose(engine, monkeypatch):
     table has its tokens in tiles, and threads share the work.
     """
     if engine == "plain":
-        monkeypatch.setattr(matrix_free, "compiled_kernels", lambda: None)
+        monkeypatch.setattr(plan, "has_numba", lambda: False)
     if engine == "large":
-        monkeypatch.setattr(gram, "LARGE", 1)
-        monkeypatch.setattr(gram, "WIDE", 1)
+        monkeypatch.setattr(plan, "LARGE", 1)
+        monkeypatch.setattr(plan, "WIDE", 1)
 
 
 def differences(model, other, dimension, n_trials):
@@ -111,7 +109,7 @@ def test_a_careless_table_would_be_noticed(monkeypatch):
         self._images.append(fresh)
 
     choose("plain", monkeypatch)
-    monkeypatch.setattr(RevealedMatrix, "_reveal", careless)
+    monkeypatch.setattr(LazyGaussian, "_draw_images", careless)
     z, _ = differences(MODEL, MODEL, dimension=24, n_trials=50)
     assert max(x.max() for x in z.values()) > 8
 
@@ -130,9 +128,9 @@ def test_its_eigenpairs_are_those_of_the_matrices_it_did_not_form(engine, centre
     if engine != "plain":
         run, _ = begin_run(noise, d, rng, with_spikes=not centred)
     else:
-        table = RevealedMatrix(noise.rows, d, rng)
+        table = LazyGaussian(noise.rows, d, rng)
         spikes = None if centred else table.transpose_multiply(noise.directions / V).T
-        run = revealed_run(noise, table, spikes)
+        run = product_run(noise, table, spikes)
     found = find_spikes(run, model.signal_norm, tolerance=1e-22, n_pairs=2)
 
     if engine != "plain":
@@ -162,8 +160,8 @@ def test_a_chain_finds_what_several_matrices_together_find():
     )
     found = []
     for chained in (True, False):
-        table = RevealedMatrix(FullSpace(160), 80, np.random.default_rng(1), chained=chained)
-        found += find_spikes(revealed_run(noise, table, None), MODEL.signal_norm, tolerance=1e-20)
+        table = LazyGaussian(FullSpace(160), 80, np.random.default_rng(1), chained=chained)
+        found += find_spikes(product_run(noise, table, None), MODEL.signal_norm, tolerance=1e-20)
     np.testing.assert_allclose(found[0].values, found[1].values, rtol=1e-10)
     np.testing.assert_allclose(found[0].vectors[..., 0], found[1].vectors[..., 0], atol=1e-10)
 
@@ -214,8 +212,8 @@ def test_in_a_long_chain_rounding_does_not_grow(engine, monkeypatch):
     if engine != "plain":
         run, _ = begin_run(noise, d, rng)
     else:
-        table = RevealedMatrix(noise.rows, d, rng)
-        run = revealed_run(noise, table, None)
+        table = LazyGaussian(noise.rows, d, rng)
+        run = product_run(noise, table, None)
     run.advance(10)
     run.keep(np.array([False, False, True]))
     run.advance(150)

@@ -53,11 +53,11 @@ def test_without_a_coupling_between_signal_and_noise_the_test_would_fail(monkeyp
 
 @pytest.mark.parametrize("tolerance", [1e-4, 1e-6, 1e-9])
 def test_the_tolerance_of_the_krylov_space_bounds_the_error(tolerance, monkeypatch):
-    from attnlaw.simulation._matrix_free import rank_two
+    from attnlaw.simulation._matrix_free import trial
 
     model = replace(MODEL, signal_norm=np.linspace(0, 2, 10))
     exact = al.simulate(model, 200, 3, rng=0, method="rank-two")
-    monkeypatch.setattr(rank_two, "TOLERANCE", tolerance)
+    monkeypatch.setattr(trial, "RANK_TWO_TOLERANCE", tolerance)
     found = al.simulate(model, 200, 3, rng=0, method="rank-two")
     for f in fields(al.results.Spike):
         error = np.abs(getattr(found, f.name) * 1.0 - getattr(exact, f.name)).max()

@@ -3,18 +3,18 @@ import sys
 import numpy as np
 import pytest
 
-from attnlaw.simulation._matrix_free import gram
-from attnlaw.simulation._matrix_free import tokens as tokens_module
-from attnlaw.simulation._matrix_free.tokens import DrawnTokens, GivenTokens, TokenCovariance
+from attnlaw.simulation._matrix_free import plan
+from attnlaw.simulation._matrix_free.gram import TokenCovariance
+from attnlaw.simulation._matrix_free.tokens import DrawnTokens, GivenTokens
 
+COMPILED = "attnlaw.simulation._matrix_free.compiled"
 N, V, L = 40, 10, 6
 rng = np.random.default_rng(0)
 TOKENS = rng.integers(V, size=(N, L))
 WEIGHTS = np.stack([np.full(L, 1 / L), np.eye(L)[1] + 0.5 * np.eye(L)[4], rng.standard_normal(L)])
 
-HAS_NUMBA = gram.compiled_kernels() is not None
-needs_numba = pytest.mark.skipif(not HAS_NUMBA, reason="needs numba")
-roads = pytest.mark.parametrize(
+needs_numba = pytest.mark.skipif(not plan.has_numba(), reason="needs numba")
+ways = pytest.mark.parametrize(
     "compiled",
     [False, pytest.param(True, marks=needs_numba)],
 )
@@ -32,7 +32,7 @@ def dense(weights, centred):
     return M.T @ M / N
 
 
-@roads
+@ways
 @pytest.mark.parametrize("centred", [True, False])
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 8, 13, 16, 37])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-14), (np.float32, 1e-6)])
@@ -48,7 +48,7 @@ def test_products_are_those_of_the_dense_matrix(compiled, centred, n, dtype, tol
     np.testing.assert_allclose(product, expected, atol=tolerance)
 
 
-@roads
+@ways
 def test_positions_without_weight_are_not_read(compiled):
     tokens, weights = np.where(np.arange(L) == 1, TOKENS, V + 99), np.eye(L)[1:2]
     K = covariance(tokens, weights, centred=False, dtype=np.float64, compiled=compiled)
@@ -58,11 +58,11 @@ def test_positions_without_weight_are_not_read(compiled):
 @needs_numba
 @pytest.mark.parametrize("is_wide", [True, False])
 def test_large_products_are_cut_the_same_way_for_any_number_of_threads(is_wide, monkeypatch):
-    monkeypatch.setattr(gram, "LARGE", 1)
-    monkeypatch.setattr(gram, "WIDE", V if is_wide else V + 1)
+    monkeypatch.setattr(plan, "LARGE", 1)
+    monkeypatch.setattr(plan, "WIDE", V if is_wide else V + 1)
     vectors, products = rng.standard_normal((V, 3)), []
     for n_threads in (1, 3):
-        monkeypatch.setattr(gram.compiled_kernels(), "n_threads", lambda n=n_threads: n)
+        monkeypatch.setattr(f"{COMPILED}.kernels.n_threads", lambda n=n_threads: n)
         K = covariance(centred=True, dtype=np.float64, compiled=True)
         products.append(K.multiply(vectors, (0, 1, 2)))
     np.testing.assert_array_equal(*products)
@@ -77,8 +77,8 @@ def test_large_products_are_cut_the_same_way_for_any_number_of_threads(is_wide, 
 )
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-13), (np.float32, 1e-5)])
 def test_tiles_hold_every_token(n, n_vocab, length, dtype, tolerance, monkeypatch):
-    monkeypatch.setattr(gram, "LARGE", 1)
-    monkeypatch.setattr(gram, "WIDE", 1)
+    monkeypatch.setattr(plan, "LARGE", 1)
+    monkeypatch.setattr(plan, "WIDE", 1)
     tokens, weights = rng.integers(n_vocab, size=(n, length)), rng.standard_normal((2, length))
     weights[:, length // 3] *= length == 1  # a position without weight
     vectors = rng.standard_normal((n_vocab, 3)).astype(dtype)
@@ -93,9 +93,9 @@ def test_tiles_hold_every_token(n, n_vocab, length, dtype, tolerance, monkeypatc
 @needs_numba
 def test_a_gap_between_sequences_may_take_several_entries(monkeypatch):
     """Long sequences leave few bits to tell it: here 5, and 98 sequences miss the second strip."""
-    monkeypatch.setattr(gram, "LARGE", 1)
-    monkeypatch.setattr(gram, "WIDE", 1)
-    monkeypatch.setattr(gram, "PARTS", 1)
+    monkeypatch.setattr(plan, "LARGE", 1)
+    monkeypatch.setattr(plan, "WIDE", 1)
+    monkeypatch.setattr(plan, "PARTS", 1)
     tokens, weights = rng.integers(100, size=(100, 8000)), rng.standard_normal((1, 8000))
     tokens[[0, -1], ::2] += 20_000  # half of them: a sequence must find its parts in both strips
     tiled, plain = (
@@ -109,12 +109,12 @@ def test_a_gap_between_sequences_may_take_several_entries(monkeypatch):
     np.testing.assert_allclose(product, expected, atol=1e-13 * np.abs(expected).max())
 
 
-@roads
-def test_tokens_may_be_taken_in_parts(compiled, monkeypatch):
-    """Fair coins are drawn one after the other, however they are asked for."""
-    if not compiled:
-        monkeypatch.setattr(tokens_module, "compiled_draws", lambda: None)
-    together, apart = (DrawnTokens(np.eye(3), 10, 50, np.random.default_rng(1)) for _ in range(2))
+@ways
+def test_tokens_may_be_taken_in_parts(compiled):
+    """Independent signs are drawn one after the other, in however many parts."""
+    together, apart = (
+        DrawnTokens(np.eye(3), 10, 50, np.random.default_rng(1), compiled) for _ in range(2)
+    )
     taken = [apart.take(n) for n in (4, 0, 6)]
     assert [len(x) for x in taken] == [4, 0, 6]
     if compiled:
@@ -123,9 +123,9 @@ def test_tokens_may_be_taken_in_parts(compiled, monkeypatch):
 
 def test_without_numba_products_are_plain(monkeypatch):
     monkeypatch.setitem(sys.modules, "numba", None)
-    monkeypatch.delitem(sys.modules, "attnlaw.simulation._matrix_free.kernels", raising=False)
-    monkeypatch.setattr(tokens_module, "compiled_kernels", gram.compiled_kernels.__wrapped__)
-    monkeypatch.delattr("attnlaw.simulation._matrix_free.kernels", raising=False)
+    monkeypatch.delitem(sys.modules, f"{COMPILED}.kernels", raising=False)
+    monkeypatch.delattr(f"{COMPILED}.kernels", raising=False)
+    monkeypatch.setattr(plan, "has_numba", plan.has_numba.__wrapped__)
     K = covariance(centred=True, dtype=np.float64)
     np.testing.assert_allclose(K.multiply(np.eye(V), (0,) * V), dense(WEIGHTS[0], True))
     with pytest.raises(ImportError, match="numba"):

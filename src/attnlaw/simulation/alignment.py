@@ -6,22 +6,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlaw._checks import Floats, Random, count, invalid_argument, real, real_array
-from attnlaw.models import PooledSequences, Vocabulary
+from attnlaw.models import PooledSequences
 from attnlaw.results import Alignment
-from attnlaw.simulation._matrix_free.gram import compiled_kernels
-from attnlaw.simulation._matrix_free.krylov import KrylovRun, find_spikes
-from attnlaw.simulation._matrix_free.lazy_gaussian import RevealedMatrix
-from attnlaw.simulation._matrix_free.noise import (
-    FreshNoise,
-    GaussianNoise,
-    TokenMatrix,
-    TokenNoise,
-)
-from attnlaw.simulation._matrix_free.plan import WRITTEN_OUT, check_memory, matrix_free_memory
-from attnlaw.simulation._matrix_free.trial import begin_run, revealed_run
-from attnlaw.simulation._matrix_free.vocabulary_noise import SAMPLE, VocabularyNoise
-from attnlaw.simulation.spikes import assign_spikes, most_aligned
-from attnlaw.simulation.vocabulary import n_candidates
+from attnlaw.simulation._matrix_free.plan import check_memory, matrix_free_memory
+from attnlaw.simulation._matrix_free.trial import alignment_trial
 from attnlaw.simulation.workers import Progress, run_trials
 
 __all__ = ["simulate_alignment"]
@@ -108,66 +96,6 @@ def simulate_alignment(
     if weights is None:
         values, overlaps = values[:, 0], overlaps[:, 0]
     return Alignment(top_eigenvalue=values, squared_overlap=overlaps)
-
-
-def alignment_trial(
-    model: PooledSequences,
-    dimension: int,
-    weights: Floats,
-    tolerance: float | None,
-    rng: np.random.Generator,
-) -> tuple[Floats, Floats]:
-    """Return top eigenvalue and squared overlap in one draw: (n_weights, … as the norms)."""
-    norms = np.ravel(model.signal_norm).astype(np.float64)
-    run, spikes = _begin(model, dimension, weights, rng)
-    tolerance = 0.01 / np.sqrt(dimension) if tolerance is None else tolerance
-    n_pairs = 1 if spikes is None else 2
-    if model.vocabulary is not None and model.tokens_differ:
-        n_pairs = n_candidates(model.vocabulary, dimension)
-    found = find_spikes(run, norms, tolerance=tolerance, n_pairs=n_pairs)
-    if spikes is not None:
-        found = [assign_spikes(pairs, spikes, norms) for pairs in found]
-    elif n_pairs > 1:
-        found = [most_aligned(pairs) for pairs in found]
-    shape = (len(weights), *np.shape(model.signal_norm))
-    values = np.stack([pairs.values[0] for pairs in found])
-    overlaps = np.stack([pairs.vectors[0, :, 0] ** 2 for pairs in found])
-    return values.reshape(shape), overlaps.reshape(shape)
-
-
-def _begin(
-    model: PooledSequences, dimension: int, weights: Floats, rng: np.random.Generator
-) -> tuple[KrylovRun, Floats | None]:
-    """Begin the Krylov spaces of all weights; also the table's spikes, where there are two."""
-    if model.sizes(dimension).n_vocab == 0:
-        return begin_run(FreshNoise(model, dimension, rng, weights), dimension, rng)
-    if model.vocabulary is not None and model.tokens_differ:
-        return _begin_vocabulary(model, model.vocabulary, dimension, weights, rng), None
-    if model.sampling == "token":
-        matrices = [TokenMatrix(weights=i) for i in range(len(weights))]
-        noise = TokenNoise(model, dimension, rng, weights, matrices)
-        return begin_run(noise, dimension, rng, with_spikes=not model.centred)
-    if compiled_kernels() and dimension <= WRITTEN_OUT:
-        from attnlaw.simulation._matrix_free.gaussian_run import GaussianRun
-
-        return GaussianRun(model, dimension, rng, weights), None
-    return begin_run(GaussianNoise(model, dimension, rng, weights), dimension, rng)
-
-
-def _begin_vocabulary(
-    model: PooledSequences,
-    words: Vocabulary,
-    dimension: int,
-    weights: Floats,
-    rng: np.random.Generator,
-) -> KrylovRun:
-    """Begin the Krylov spaces of all weights for tokens that differ."""
-    if model.sampling != "token" or not model.centred:
-        given = f"sampling={model.sampling!r}, centred={model.centred}"
-        raise invalid_argument("model", "of centred tokens when it has a vocabulary", given)
-    kinds = [SAMPLE] * len(weights)
-    noise = VocabularyNoise(model, words, dimension, rng, kinds=kinds, weights=weights)
-    return revealed_run(noise, RevealedMatrix(noise.rows, dimension, rng), None)
 
 
 def _checked_weights(model: PooledSequences, weights: ArrayLike) -> Floats:

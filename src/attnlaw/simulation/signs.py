@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from attnlaw._checks import Random, count, random_generator
 from attnlaw.correlations import check_correlation
 
-__all__ = ["CoinGroups", "attainable_correlation", "coin_groups", "sample_signs"]
+__all__ = ["SignGroups", "attainable_correlation", "sample_signs", "sign_groups"]
 
 ROUNDING = 1e-10  # correlations closer than this are taken to be equal, as in check_correlation
 
@@ -37,17 +37,17 @@ def sample_signs(correlation: ArrayLike, n: int, rng: Random = None) -> NDArray[
 
     Notes
     -----
-    Exact, by the cheapest road that reaches R (docs/theory/weights.md, "Signs with a given
+    Exact, by the cheapest sampler that attains R (docs/theory/weights.md, "Signs with a given
     correlation"):
 
-    1. Positions with R_ll' = ±1 share one coin (up to its sign), so only one of them is drawn.
-    2. A position uncorrelated with all others is a coin of its own.
+    1. Positions with R_ll' = ±1 share one Rademacher sign (up to a factor ±1), drawn once.
+    2. A position uncorrelated with all others has a Rademacher sign of its own.
     3. The rest are s = sign(g) with g ~ N(0, sin(πR/2)), for E[sign(g) sign(g')] =
        (2/π) arcsin E[g g'] (Sheppard). That identity holds for singular covariances as well;
        only |E[g g']| = 1 would leave the agreement of two signs to rounding, and step 1 has
        removed those.
     4. sin(πR/2) need not be positive semi-definite. Where it is not but R_ll' = f_l f_l' off
-       the diagonal with |f_l| ≤ 1, as for `spiked_correlation`, a hidden fair coin c does:
+       the diagonal with |f_l| ≤ 1, as for `spiked_correlation`, a hidden Rademacher sign c does:
        given c the signs are independent with E[s_l | c] = c f_l.
 
     R alone does not fix the joint law of more than two signs. Spectra depend on R only; the
@@ -55,7 +55,7 @@ def sample_signs(correlation: ArrayLike, n: int, rng: Random = None) -> NDArray[
 
     Examples
     --------
-    In a prefix model the prefix shares one coin:
+    In a prefix model the prefix shares one sign:
 
     >>> from attnlaw import prefix_correlation
     >>> signs = sample_signs(prefix_correlation(5, prefix=3), 4, rng=0)
@@ -65,8 +65,8 @@ def sample_signs(correlation: ArrayLike, n: int, rng: Random = None) -> NDArray[
     R = check_correlation(correlation)
     n, rng = count("n", n, at_least=0), random_generator(rng)
     groups = _groups(R)
-    coins = _sample_distinct(R[np.ix_(groups.leaders, groups.leaders)], n, rng)
-    return coins[:, groups.members] * groups.polarity
+    distinct = _sample_distinct(R[np.ix_(groups.leaders, groups.leaders)], n, rng)
+    return distinct[:, groups.members] * groups.polarity
 
 
 def attainable_correlation(correlation: ArrayLike) -> NDArray[np.float64]:
@@ -90,27 +90,27 @@ def attainable_correlation(correlation: ArrayLike) -> NDArray[np.float64]:
     R = check_correlation(correlation)
     groups = _groups(R)
     distinct = R[np.ix_(groups.leaders, groups.leaders)]
-    if _gaussian_root(distinct) is None and _hidden_coin(distinct) is None:
+    if _gaussian_root(distinct) is None and _hidden_sign(distinct) is None:
         distinct = _nearest(distinct)
     attained = distinct[np.ix_(groups.members, groups.members)]
     return attained * np.outer(groups.polarity, groups.polarity)
 
 
-class CoinGroups(NamedTuple):
-    """Positions that share one coin: s_l = polarity_l · coin[members_l]."""
+class SignGroups(NamedTuple):
+    """Positions that share one Rademacher sign: s_l = polarity_l · sign[members_l]."""
 
     leaders: NDArray[np.intp]  # the first position of each group
     members: NDArray[np.intp]  # the group of each position
     polarity: NDArray[np.int8]  # +1 or −1: its sign beside the leader's
 
 
-def coin_groups(correlation: NDArray[np.float64]) -> CoinGroups | None:
-    """Return which positions share a coin, or None where signs take more than fair coins.
+def sign_groups(correlation: NDArray[np.float64]) -> SignGroups | None:
+    """Return which positions share a sign, or None where independent signs are not enough.
 
     Examples
     --------
     >>> from attnlaw import prefix_correlation
-    >>> coin_groups(prefix_correlation(5, prefix=3)).members
+    >>> sign_groups(prefix_correlation(5, prefix=3)).members
     array([0, 0, 0, 1, 2])
     """
     groups = _groups(correlation)
@@ -118,16 +118,16 @@ def coin_groups(correlation: NDArray[np.float64]) -> CoinGroups | None:
     return None if np.abs(distinct - np.eye(len(distinct))).max() > ROUNDING else groups
 
 
-def _groups(R: NDArray[np.float64]) -> CoinGroups:
+def _groups(R: NDArray[np.float64]) -> SignGroups:
     first = np.argmax(np.abs(R) > 1 - ROUNDING, axis=1)
     first = first[first]  # rounding may leave a chain l → l' → leader
     leaders, members = np.unique(first, return_inverse=True)
     polarity = np.sign(R[np.arange(len(R)), first]).astype(np.int8)
-    return CoinGroups(leaders, members, polarity)
+    return SignGroups(leaders, members, polarity)
 
 
 def _sample_distinct(R: NDArray[np.float64], n: int, rng: np.random.Generator) -> NDArray[np.int8]:
-    """Draw signs when no two positions are the same coin."""
+    """Draw signs when no two positions share one."""
     signs = _sign(rng.integers(2, size=(n, len(R)), dtype=np.int8) == 0)
     linked = np.abs(R - np.diag(np.diag(R))).max(axis=1) > ROUNDING
     if not linked.any():
@@ -137,10 +137,10 @@ def _sample_distinct(R: NDArray[np.float64], n: int, rng: np.random.Generator) -
     if root is not None:
         signs[:, linked] = _sign(rng.standard_normal((n, len(R))) @ root > 0)
         return signs
-    factor = _hidden_coin(R)
+    factor = _hidden_sign(R)
     if factor is not None:
-        coin = signs[:, linked][:, :1]
-        signs[:, linked] = coin * _sign(rng.random((n, len(R))) < (1 + factor) / 2)
+        hidden = signs[:, linked][:, :1]
+        signs[:, linked] = hidden * _sign(rng.random((n, len(R))) < (1 + factor) / 2)
         return signs
     smallest = float(np.linalg.eigvalsh(np.sin(np.pi / 2 * R))[0])
     distance = float(np.abs(_nearest(R) - R).max())
@@ -163,7 +163,7 @@ def _gaussian_root(R: NDArray[np.float64]) -> NDArray[np.float64] | None:
     return np.asarray(np.sqrt(values.clip(min=0))[:, None] * vectors.T)
 
 
-def _hidden_coin(R: NDArray[np.float64]) -> NDArray[np.float64] | None:
+def _hidden_sign(R: NDArray[np.float64]) -> NDArray[np.float64] | None:
     """Return f with |f| ≤ 1 and R = f fᵀ off the diagonal, or None when there is none."""
     off = R - np.diag(np.diag(R))
     i, j = np.unravel_index(np.argmax(np.abs(off)), R.shape)

@@ -10,9 +10,13 @@ from attnlaw._checks import Floats, Random, choice, count
 from attnlaw._dispatch import answers
 from attnlaw.models import PooledSequences
 from attnlaw.results import Spike, exceeds_edge
-from attnlaw.simulation._matrix_free.plan import check_memory, matrix_free_memory, reference_memory
-from attnlaw.simulation._matrix_free.rank_two import rank_two_trial
-from attnlaw.simulation._matrix_free.trial import matrix_free_trial
+from attnlaw.simulation._matrix_free.plan import (
+    check_memory,
+    choose_method,
+    reference_memory,
+    trial_memory,
+)
+from attnlaw.simulation._matrix_free.trial import matrix_free_trial, rank_two_trial
 from attnlaw.simulation.pooled import PooledSample, class_means, sample_pooled
 from attnlaw.simulation.spectrum import (
     bulk_noise,
@@ -29,8 +33,6 @@ from attnlaw.simulation.workers import Progress, run_trials
 __all__ = ["simulate_trial", "trial_memory"]
 
 Trial = Callable[[PooledSequences, int, np.random.Generator], Spike]
-
-QUICK = 100_000  # norms · d² below which forming the matrices is faster than avoiding them
 
 
 @answers(simulate)
@@ -107,7 +109,7 @@ def simulate_sequences(
     count("n_jobs", n_jobs)
     d = model.sizes(dimension).dimension
     check_memory(n_jobs * trial_memory(model, d, method), d)
-    trial = partial(METHODS[_chosen(method, model, d)], model, d)
+    trial = partial(METHODS[choose_method(method, model, d)], model, d)
     trials = run_trials(trial, n_trials, rng, n_jobs=n_jobs, progress=progress)
     return _gathered(trials, (len(trials), *np.shape(model.signal_norm)))
 
@@ -151,12 +153,6 @@ def spectrum_of_sequences(
     return np.stack(run_trials(trial, n_trials, rng, n_jobs=n_jobs, progress=progress))
 
 
-def trial_memory(model: PooledSequences, dimension: int, method: str = "auto") -> int:
-    """Return about how many bytes one trial of `simulate` holds at its peak."""
-    is_free = _chosen(method, model, dimension) == "matrix-free"
-    return (matrix_free_memory if is_free else reference_memory)(model, dimension)
-
-
 def simulate_trial(model: PooledSequences, dimension: int, rng: np.random.Generator) -> Spike:
     """Measure one draw of the model by forming every matrix; see `simulate` for the fields."""
     if model.tokens_differ:
@@ -174,15 +170,6 @@ METHODS: dict[str, Trial] = {
     "rank-two": rank_two_trial,
     "matrix-free": matrix_free_trial,
 }
-
-
-def _chosen(method: str, model: PooledSequences, d: int) -> str:
-    """Return the method that "auto" takes."""
-    if method != "auto":
-        return method
-    if model.tokens_differ and not (model.sampling == "token" and model.centred):
-        return "reference"
-    return "reference" if np.size(model.signal_norm) * d**2 < QUICK else "matrix-free"
 
 
 def _measure(

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from attnlaw._checks import invalid_argument
-from attnlaw._machine import GIB, available_memory
+from attnlaw._machine import GIB, available_memory, require_memory
 from attnlaw.sweeps import dataset
 from attnlaw.sweeps.cells import cell_shape
 from attnlaw.sweeps.grid import Sweep
@@ -54,7 +54,6 @@ def _check_signs(sweep: Sweep) -> None:
 
 def _check_trials(sweep: Sweep, n_jobs: int) -> None:
     """Ask for the memory of a trial where there are most tokens, sequences and positions."""
-    from attnlaw.simulation._matrix_free.plan import check_memory
     from attnlaw.simulation.trials import trial_memory
 
     def values(name: str) -> tuple[Any, ...]:
@@ -77,7 +76,7 @@ def _check_trials(sweep: Sweep, n_jobs: int) -> None:
             model = sweep.model({**largest, **point, "vocab_ratio": ratio})
             is_spike = sweep.ridge is None
             needed = trial_memory(model, d, sweep.method if is_spike else "reference")
-            check_memory(needed, d)
+            require_memory(needed, "dimension", d, "matrices")
             most = max(most, needed)
     available = available_memory()
     if min(n_jobs, sweep.n_cells) * most > available:

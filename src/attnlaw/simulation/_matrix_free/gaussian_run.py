@@ -7,8 +7,8 @@ Q, Qe₁ = u, and B zero but for
     B_ii ~ χ_{V−i+1} ,     B_{i,i+1} ~ χ_{d−i}        (i = 1 … d, as long as i ≤ V)
 
 Γ U is Gaussian again. So in the basis Q the covariance is κ BᵀGᵀGB/(VN), with one Gaussian matrix
-G to reveal, and the signal is still the first coordinate. Pooling weights change κ and the gains
-t only: all of them share one Krylov space, begun at S₀u and at the b of every gain.
+G to draw lazily, and the signal is still the first coordinate. Pooling weights change κ and the
+gains t only: all of them share one Krylov space, begun at S₀u and at the b of every gain.
 """
 
 import numpy as np
@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from attnlaw._checks import Floats
 from attnlaw.models import PooledSequences
-from attnlaw.simulation._matrix_free import bidiagonal
-from attnlaw.simulation._matrix_free import compiled_lanczos as lockstep
-from attnlaw.simulation._matrix_free.draws import fill_normal, seeded_state
-from attnlaw.simulation._matrix_free.lanczos import grown, orthonormal_blocks
+from attnlaw.simulation._matrix_free.compiled import lanczos
+from attnlaw.simulation._matrix_free.stream import seeded_state
+from attnlaw.simulation._matrix_free.compiled.lazy_gaussian import empty_table
+from attnlaw.simulation._matrix_free.krylov import grown, orthonormal_blocks
 from attnlaw.simulation._matrix_free.noise import sample_gains
 
 __all__ = ["GaussianRun", "bidiagonal_table"]
@@ -53,7 +53,7 @@ class GaussianRun:
         For how many steps to make room at first.
     """
 
-    solve = staticmethod(lockstep.roots)
+    solve = staticmethod(lanczos.roots)
 
     def __init__(
         self,
@@ -68,26 +68,21 @@ class GaussianRun:
         factor = sample_gains(model, weights, N, rng) / np.sqrt(N)
         rank, block = len(factor), 1 + len(factor)
         self.gains, self._kappa = np.sum(factor**2, axis=0), np.sum(weights**2, axis=1)
-        self._n_samples = N - model.centred  # rows of G: centring takes one
         self._B = bidiagonal_table(V, d, rng) / np.sqrt(V * N)
-        self._words = seeded_state(rng)
-        self._state = lockstep.State(
-            counts=np.array([0, rank, 0, 0]),
-            asked=np.empty((1 + block * n_steps, d)),
+        self._table = empty_table(
+            N - model.centred,  # rows of G: centring takes one
+            seeded_state(rng),
+            n_first=rank,
+            queried=np.empty((1 + block * n_steps, d)),
             images=np.empty((1 + rank + block * n_steps, d)),
-            basis=np.zeros((1, block * n_steps, d)),
-            newest=np.zeros((1, block, d)),
-            matrix=np.zeros((1, block * (n_steps + 1), block * (n_steps + 1))),
-            lost=np.zeros(2),
-            is_chain=False,
         )
-        fill_normal(self._words, self._state.images[:rank])
-        gains = bidiagonal.multiply_transposed(self._B, self._state.images[:rank])
+        self._spaces = lanczos.empty_spaces(1, block, n_steps, d)
+        gains = lanczos.multiply_transposed(self._B, self._table.images[:rank])
         columns = np.concatenate([self.multiply(np.eye(1, d)), gains]).T[None]
         corners = columns[0, 0].copy()
         columns[:, 0] = 0
         newest, ends = orthonormal_blocks(columns, columns)
-        self._state.newest[:] = np.swapaxes(newest, 1, 2)
+        self._spaces.newest[:] = np.swapaxes(newest, 1, 2)
         # S₀u is κ times the first column, b is √κ t combined from the others
         u, b = np.zeros((2, block, len(weights)))
         u[0], b[1:] = self._kappa, factor * np.sqrt(self._kappa)
@@ -97,51 +92,52 @@ class GaussianRun:
     @property
     def n_steps(self) -> int:
         """Number of blocks multiplied so far."""
-        return int(self._state.counts[2])
+        return int(self._spaces.counts.steps)
 
     @property
     def matrix(self) -> Floats:
         """D in the basis, shape (n_weights, size, size)."""
-        size = self.n_steps * self._state.newest.shape[1]
-        return np.asarray(self._kappa[:, None, None] * self._state.matrix[:, :size, :size])
+        size = self.n_steps * self._spaces.newest.shape[1]
+        return np.asarray(self._kappa[:, None, None] * self._spaces.matrix[:, :size, :size])
 
     @property
     def basis(self) -> Floats:
         """The basis, one for all, shape (n_weights, d, size)."""
-        size = self.n_steps * self._state.newest.shape[1]
-        Y = np.swapaxes(self._state.basis[:, :size], 1, 2)
+        size = self.n_steps * self._spaces.newest.shape[1]
+        Y = np.swapaxes(self._spaces.basis[:, :size], 1, 2)
         return np.broadcast_to(Y, (len(self._kappa), *Y.shape[1:]))
 
     @property
     def is_exact(self) -> NDArray[np.bool_]:
         """Whether the space is invariant."""
-        return np.full(len(self._kappa), not self._state.newest.any())
+        return np.full(len(self._kappa), not self._spaces.newest.any())
 
     def multiply(self, vectors: Floats) -> Floats:
         """Return BᵀGᵀGB times every row, drawing what is not yet known of G."""
-        product = bidiagonal.covariance_product(
-            self._words, self._n_samples, self._B, vectors, self._state
-        )
+        product = lanczos.bidiagonal_covariance_product(self._B, vectors, self._table)
         return np.asarray(product)
 
     def advance(self, n_steps: int) -> None:
         """Take some more steps."""
         self._make_room(n_steps)
-        bidiagonal.advance(self._words, n_steps, self._n_samples, self._B, self._state)
+        lanczos.advance_bidiagonal(n_steps, self._B, self._table, self._spaces)
 
     def keep(self, which: NDArray[np.bool_]) -> None:
-        """Go on with some of the weights only."""
+        """Continue with some of the weights only."""
         self._kappa, self.gains = self._kappa[which], self.gains[which]
         self.corners, self.start_coordinates = self.corners[which], self.start_coordinates[which]
 
     def _make_room(self, n_steps: int) -> None:
-        state, block = self._state, self._state.newest.shape[1]
-        if (self.n_steps + n_steps) * block > state.basis.shape[1]:
+        """Move what is known into larger arrays where more would not fit."""
+        table, spaces, block = self._table, self._spaces, self._spaces.newest.shape[1]
+        if (self.n_steps + n_steps) * block > spaces.basis.shape[1]:
             tall = 2 * (self.n_steps + n_steps) * block
-            extra, d = tall - state.basis.shape[1], state.basis.shape[2]
-            self._state = state._replace(
-                asked=grown(state.asked, (len(state.asked) + extra, d)),
-                images=grown(state.images, (len(state.images) + extra, d)),
-                basis=grown(state.basis, (1, tall, d)),
-                matrix=grown(state.matrix, (1, tall + block, tall + block)),
+            extra, d = tall - spaces.basis.shape[1], spaces.basis.shape[2]
+            self._table = table._replace(
+                queried=grown(table.queried, (len(table.queried) + extra, d)),
+                images=grown(table.images, (len(table.images) + extra, d)),
+            )
+            self._spaces = spaces._replace(
+                basis=grown(spaces.basis, (1, tall, d)),
+                matrix=grown(spaces.matrix, (1, tall + block, tall + block)),
             )

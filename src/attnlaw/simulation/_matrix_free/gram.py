@@ -1,33 +1,96 @@
-"""Products with MᵀM/N, M the sparse matrix of pooling weights, on several roads."""
+"""Products with the covariance of pooled tokens; the pooled vectors are never formed.
 
+Every product is that of MᵀM/N, M the sparse matrix of pooling weights: by SciPy (`PlainGram`), by
+compiled loops (`CompiledGram`), or tile by tile where no cache holds the table (`TiledGram`).
+"""
+
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from itertools import pairwise
-from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
-__all__ = ["CompiledGram", "PlainGram", "TiledGram", "TokenSource", "compiled_kernels", "is_tiled"]
+from attnlaw._checks import Floats
+from attnlaw._extras import MissingExtra
+from attnlaw.simulation._matrix_free import plan
+from attnlaw.simulation._matrix_free.tokens import TokenSource, smallest_kind
+
+__all__ = ["CompiledGram", "PlainGram", "TiledGram", "TokenCovariance"]
 
 Vectors = NDArray[np.floating]
 
-LARGE = 4_000_000  # tokens from which a product is worth several threads
-WIDE = 200_000  # rows of a table from which they are met strip by strip, see `tiles`
-PARTS = 4  # into which a large product is cut, however many threads: the sums stay the same
-SLAB = 2**20  # sequences at most that are tiled together
-LONGEST = 2**13  # positions of a sequence that a tile can tell apart
 
+class TokenCovariance:
+    """K = Mᵀ (I − 11ᵀ/N) M / N for several pooling weights at once.
 
-class TokenSource(Protocol):
-    """Sequences of tokens, handed out one after the other."""
+    M is the N×V matrix with w_l at (i, token(i,l)): pooled noise with table Z is MZ, and its
+    covariance ZᵀKZ. Without centring K = MᵀM/N.
 
-    n_samples: int  # N
+    Parameters
+    ----------
+    tokens : TokenSource
+        Sequences of tokens, all of which are taken.
+    n_vocab : int
+        V.
+    weights : array of shape (n_weights, length)
+        Pooling weights; each row has its own K.
+    centred : bool
+        Subtract the sample mean.
+    dtype : float32 or float64
+        Precision of the products.
+    compiled : bool or None
+        Use compiled products (True), SciPy's (False), or compiled ones if numba is installed
+        (None).
 
-    def take(self, n: int) -> NDArray[np.integer]:
-        """Return the next n sequences: row of the table at every position, (n, length)."""
+    Examples
+    --------
+    >>> tokens, w = GivenTokens(np.array([[0, 1], [1, 1]])), np.array([[0.5, 0.5]])
+    >>> K = TokenCovariance(tokens, 2, w, centred=False, dtype=np.float64)
+    >>> K.multiply(np.eye(2), (0, 0))
+    array([[0.125, 0.125],
+           [0.125, 0.625]])
+    """
+
+    def __init__(
+        self,
+        tokens: TokenSource,
+        n_vocab: int,
+        weights: Floats,
+        *,
+        centred: bool,
+        dtype: DTypeLike = np.float32,
+        compiled: bool | None = None,
+    ) -> None:
+        if compiled and not plan.has_numba():
+            raise MissingExtra("numba", "fast", "A compiled product")
+        columns = weights.T.astype(dtype)
+        self.dtype = np.dtype(dtype)
+        self.gram: PlainGram | CompiledGram
+        if plan.has_numba() if compiled is None else compiled:
+            self.gram = CompiledGram(tokens, n_vocab, columns)
+        else:
+            self.gram = PlainGram(tokens, n_vocab, columns)
+        self.mean = self.gram.transpose_ones() if centred else None
+
+    def multiply(self, vectors: Vectors, which: Sequence[int]) -> Vectors:
+        """Return K times every column.
+
+        Parameters
+        ----------
+        vectors : array of shape (V, n)
+            Columns indexed by the vocabulary.
+        which : sequence of n ints
+            The pooling weights that each column takes: rows of `weights`.
+        """
+        product = self.gram.multiply(vectors, tuple(which))
+        if self.mean is not None:
+            along = self.mean.T @ vectors  # (n_weights, n)
+            chosen = np.equal.outer(np.arange(len(along)), which)
+            product -= self.mean @ np.where(chosen, along, 0).astype(self.dtype)
+        return product
 
 
 class PlainGram:
@@ -66,34 +129,33 @@ class PlainGram:
 
 
 class CompiledGram:
-    """MᵀM/N by the numba kernels: all columns in lockstep, so each token is read once.
+    """MᵀM/N by the numba kernels: all columns at once, so each token is read once.
 
     Parameters
     ----------
     tokens, n_vocab, weights
         As in `PlainGram`.
-    kernels : module
-        As `compiled_kernels` finds it.
 
     Attributes
     ----------
     is_large : bool
         Whether products are shared by several threads.
     tokens : array of unsigned int, shape (N, used positions)
-        Tokens at the positions that have weight; none where the table is wide.
+        Tokens at the positions that have weight; none where they are in tiles.
     weights : array of shape (used positions, n_weights)
         Their weights.
     """
 
-    def __init__(
-        self, tokens: TokenSource, n_vocab: int, weights: Vectors, kernels: ModuleType
-    ) -> None:
+    def __init__(self, tokens: TokenSource, n_vocab: int, weights: Vectors) -> None:
+        from attnlaw.simulation._matrix_free.compiled import kernels
+
         used = np.flatnonzero(weights.any(axis=1))
         self.n_samples, self.n_vocab, self._kernels = tokens.n_samples, n_vocab, kernels
         self.weights = np.ascontiguousarray(weights[used])
-        self.is_large = self.n_samples * len(used) >= LARGE
+        self._count = self.weights.dtype.type(self.n_samples)  # so that quotients keep the dtype
+        self.is_large = plan.is_large(self.n_samples, len(used))
         self._tiled: TiledGram | None = None
-        if is_tiled(self.n_samples, len(used), n_vocab):
+        if plan.is_tiled(self.n_samples, len(used), n_vocab):
             self._tiled = TiledGram(tokens, n_vocab, used)
         sequences = tokens.take(0 if self._tiled else tokens.n_samples)
         if len(used) < sequences.shape[1]:
@@ -103,14 +165,14 @@ class CompiledGram:
     def multiply(self, vectors: Vectors, which: tuple[int, ...]) -> Vectors:
         """Return MᵀM/N times every column, with the weights that it takes."""
         weights = self.weights[:, which]
-        return self._split_product(weights, weights / self.n_samples, vectors)
+        return self._split_product(weights, weights / self._count, vectors)
 
     def transpose_ones(self) -> Vectors:
         """Return Mᵀ1/N, a column for each weights."""
         ones = np.ones((self.n_vocab, self.weights.shape[1]), dtype=self.weights.dtype)
         first = np.zeros_like(self.weights)
         first[0] = 1  # pools a table of ones to 1, exactly
-        return self._split_product(first, self.weights / self.n_samples, ones)
+        return self._split_product(first, self.weights / self._count, ones)
 
     def _split_product(self, weights: Vectors, scaled: Vectors, table: Vectors) -> Vectors:
         """Return the product of any number of columns, by the widths that the kernels know."""
@@ -138,13 +200,13 @@ class CompiledGram:
             add(tokens, weights, scaled, table, product)
             return product
 
-        with ThreadPoolExecutor(min(PARTS, self._kernels.n_threads())) as pool:
-            out[:] = sum(pool.map(part, np.array_split(self.tokens, PARTS)))
+        with ThreadPoolExecutor(min(plan.PARTS, self._kernels.n_threads())) as pool:
+            out[:] = sum(pool.map(part, np.array_split(self.tokens, plan.PARTS)))
         return out
 
 
 class TiledGram:
-    """MᵀM/N with its tokens in tiles, see `attnlaw.simulation._matrix_free.tiles`.
+    """MᵀM/N with its tokens in tiles, see `compiled.tiles`.
 
     Parameters
     ----------
@@ -157,14 +219,14 @@ class TiledGram:
     """
 
     def __init__(self, tokens: TokenSource, n_vocab: int, used: NDArray[np.int_]) -> None:
-        from attnlaw.simulation._matrix_free import tiles
-        from attnlaw.simulation._matrix_free.kernels import n_threads
+        from attnlaw.simulation._matrix_free.compiled import tiles
+        from attnlaw.simulation._matrix_free.compiled.kernels import n_threads
 
         self._tiles, self._n_threads, n = tiles, n_threads, tokens.n_samples
-        n_slabs = PARTS * -(-n // (PARTS * SLAB))
+        n_slabs = plan.PARTS * -(-n // (plan.PARTS * plan.SLAB))
         self._cuts = [n * k // n_slabs for k in range(n_slabs + 1)]
         self._slabs: list[Any] = []
-        heights, at_once = np.diff(self._cuts).tolist(), min(PARTS, n_threads())
+        heights, at_once = np.diff(self._cuts).tolist(), min(plan.PARTS, n_threads())
         with ThreadPoolExecutor(at_once) as pool:
             for k in range(0, n_slabs, at_once):  # no more of them are held unsorted
                 taken = [tokens.take(height) for height in heights[k : k + at_once]]
@@ -180,7 +242,7 @@ class TiledGram:
         weights, scaled = np.concatenate([weights, none]), np.concatenate([scaled, none])
         parts = [self._pooled[start:stop] for start, stop in pairwise(self._cuts)]
         n_strips = len(self._slabs[0].starts) - 1
-        strips = pairwise([n_strips * k // PARTS for k in range(PARTS + 1)])
+        strips = pairwise([n_strips * k // plan.PARTS for k in range(plan.PARTS + 1)])
 
         def pool_slab(slab: Any, pooled: Vectors) -> None:
             self._tiles.pool_slab(slab, weights, table, pooled, lanes)
@@ -190,32 +252,12 @@ class TiledGram:
                 self._tiles.add_strips(slab, *cut, scaled, pooled, out, lanes)
 
         out[:] = 0
-        with ThreadPoolExecutor(min(PARTS, self._n_threads())) as pool:
+        with ThreadPoolExecutor(min(plan.PARTS, self._n_threads())) as pool:
             for _ in pool.map(pool_slab, self._slabs, parts):
                 pass
             for _ in pool.map(add_strips, strips):
                 pass
         return out
-
-
-def is_tiled(n_samples: int, length: int, n_vocab: int) -> bool:
-    """Whether so many sequences over such a table are worth tiles."""
-    return n_samples * length >= LARGE and n_vocab >= WIDE and length <= LONGEST
-
-
-@cache
-def compiled_kernels() -> ModuleType | None:
-    """Return the compiled kernels, or None where numba is not installed."""
-    try:
-        from attnlaw.simulation._matrix_free import kernels
-    except ImportError:
-        return None
-    return kernels
-
-
-def smallest_kind(n_vocab: int) -> type[np.unsignedinteger]:
-    """Return the shortest kind of number that tells so many tokens apart."""
-    return np.uint16 if n_vocab <= 2**16 else np.uint32
 
 
 def _padded(array: Vectors, width: int) -> Vectors:

@@ -1,10 +1,10 @@
-r"""A Gaussian matrix of which only what is asked for is ever drawn.
+r"""A Gaussian matrix of which only the queried products are ever drawn.
 
 A matrix Z with independent standard Gaussian entries looks the same in every orthonormal basis,
 on both sides. An algorithm that touches it only through products Zq and Zᵀp therefore needs no
-entries: the answer to each question is drawn when it is asked, given all earlier answers. The
-idea is that of the Householder dice (Lu, 2021); here the columns' side is never written out at
-all, for nothing but inner products between its vectors is ever needed.
+entries: the answer to each query is drawn when it is made, conditionally on all earlier answers.
+The idea is that of the Householder dice (Lu, 2021); here the columns' side is never stored at
+all, because only inner products between its vectors are ever needed.
 """
 
 from typing import Protocol
@@ -14,16 +14,18 @@ from numpy.typing import DTypeLike, NDArray
 
 from attnlaw._checks import Floats
 
-__all__ = ["FullSpace", "RevealedMatrix", "UnseenSpace"]
+__all__ = ["FullSpace", "ImplicitBasis", "LazyGaussian"]
 
 Vectors = NDArray[np.floating]
 
 OBLIQUE = 100.0  # inner products that may be taken for zero, in units of the rounding
-GENUINE = 0.7  # what a second projection must leave of a direction that is not made of rounding
+GENUINE = (
+    0.7  # length that a second projection must leave of a unit vector that is not rounding error
+)
 
 
 class Space(Protocol):
-    """Where the rows' side of a revealed matrix lives."""
+    """The space of the rows' side of a lazy matrix."""
 
     size: int  # length of the arrays that stand for vectors
 
@@ -43,8 +45,8 @@ class FullSpace:
         return rng.standard_normal((self.size, n), dtype=np.float32 if is_single else np.float64)
 
 
-class UnseenSpace:
-    """R^dimension in a basis that begins with the directions met so far.
+class ImplicitBasis:
+    """R^dimension in a basis that begins with the directions drawn so far.
 
     A Gaussian vector has independent normal coordinates along those, and the rest of it is as
     long as a Gaussian vector of the remaining dimensions: that rest is the next basis vector.
@@ -92,17 +94,17 @@ def gaussian_triangle(dimension: int, n: int, rng: np.random.Generator) -> Float
     return R
 
 
-class RevealedMatrix:
-    """A standard Gaussian matrix Z (rows × columns), drawn only where it is asked.
+class LazyGaussian:
+    """A standard Gaussian matrix Z (rows × columns), drawn only where it is queried.
 
-    The columns' side is described in an orthonormal basis q₁, q₂, … that grows as Z is asked;
+    The columns' side is described in an orthonormal basis q₁, q₂, … that grows with the queries;
     its vectors are arrays of coordinates, and a missing coordinate is zero. The first basis
-    vectors are the caller's; the others are what the answers point to.
+    vectors are the caller's; the others are the directions of the answers.
 
     Parameters
     ----------
     rows : Space
-        Where vectors on the rows' side live; several matrices may share it.
+        The space of vectors on the rows' side; several matrices may share it.
     n_columns : int
         Dimension of the columns' side.
     rng : Generator
@@ -110,9 +112,9 @@ class RevealedMatrix:
     n_first : int
         How many basis vectors are the caller's.
     chained : bool
-        Promise that `transpose_multiply` is only ever asked for W = A Z y, with one and the same
-        symmetric A and y the directions revealed last (block Lanczos): then the images of older
-        directions are forgotten, which halves the memory. See `transpose_multiply`.
+        The caller promises to query `transpose_multiply` only for W = A Z y, with the same
+        symmetric A each time and y the directions drawn last (block Lanczos): then the images of
+        older directions are dropped, which halves the memory. See `transpose_multiply`.
 
     Notes
     -----
@@ -122,9 +124,9 @@ class RevealedMatrix:
 
         Zᵀ W = Σ_j q_j (GᵀW)_j + Q₁ R B ,      R from `gaussian_triangle`
 
-    for the part of Zᵀ P₁ outside the span of the q's is fresh, and Q₁ names the directions it
-    takes. Their images are Z Q₁ = P₁ Rᵀ + (I − PPᵀ) Ξ with P now including P₁ and Ξ fresh:
-    what P sees of Z is known, the rest is not. Derived in docs/theory/simulation.md, "A table
+    because the part of Zᵀ P₁ outside the span of the q's is independent of the past, and Q₁ names
+    its directions. Their images are Z Q₁ = P₁ Rᵀ + (I − PPᵀ) Ξ with P now including P₁ and Ξ
+    a fresh Gaussian: PᵀZ is known, the rest is not. Derived in docs/theory/simulation.md, "A table
     that is never drawn".
     """
 
@@ -139,9 +141,9 @@ class RevealedMatrix:
     ) -> None:
         self.rows, self.n_columns, self.rng, self.chained = rows, n_columns, rng, chained
         self.n_known = n_first
-        self._asked, self._images = Columns(), Columns()
+        self._queried, self._images = Columns(), Columns()
         self._lost = 0.0, 0.0  # inner products in the last two blocks of P, over eps
-        self.newest = rows.gaussian(n_first, rng)  # images of the directions revealed last
+        self.newest = rows.gaussian(n_first, rng)  # images of the directions drawn last
         self._images.append(self.newest)
 
     def multiply(self, coordinates: Floats) -> Vectors:
@@ -160,7 +162,7 @@ class RevealedMatrix:
         inside = self._coordinates_inside(vectors)
         new, shares = self._split(vectors)
         R = gaussian_triangle(self.n_columns - self.n_known, new.shape[1], self.rng)
-        self._reveal(new, R)
+        self._draw_images(new, R)
         return np.concatenate([inside, R @ shares])
 
     def _coordinates_inside(self, vectors: Vectors) -> Floats:
@@ -172,32 +174,32 @@ class RevealedMatrix:
         return inside
 
     def _split(self, vectors: Vectors) -> tuple[Vectors, Floats]:
-        """Return P₁ and B with W = P A + P₁ B, and remember P₁ as asked.
+        """Return P₁ and B with W = P A + P₁ B, and add P₁ to P.
 
         One projection turns inner products ε among the columns of P into at most ε/sine between
         P and P₁, the sine being that of the angle between W and P. In a Krylov space W lies
         mostly along the last two blocks, so without a second projection ε would grow from step
-        to step; it is followed, and the second one is made when it is needed. A direction of
-        which that leaves little was made of rounding and of ε: it is no direction of W, and
-        kept, it would make ε grow again.
+        to step; it is tracked, and the second one is made when it is needed. A direction of
+        which that leaves little was mostly rounding error and ε: keeping it would mistake rounding
+        error for a new Krylov vector, and ε would grow again.
         """
         W = fitted(vectors, self.rows.size)
         lengths = np.sqrt(np.einsum("ij,ij->j", W, W, dtype=np.float64))
-        W = W - self._asked.combine(self._asked.dot(W), self.rows.size)
+        W = W - self._queried.combine(self._queried.dot(W), self.rows.size)
         new, shares, sine = orthonormal(W, lengths, max(1e-7, 10 * np.finfo(W.dtype).eps))
         self._lost = self._lost[1], (1 + max(self._lost)) / sine
         if self._lost[1] > OBLIQUE:
             self._lost = self._lost[0], 1 / sine
-            new = new - self._asked.combine(self._asked.dot(new), self.rows.size)
+            new = new - self._queried.combine(self._queried.dot(new), self.rows.size)
             new, correction, _ = orthonormal(new, np.ones(new.shape[1]), GENUINE)
             shares = correction @ shares
-        self._asked.append(new)
+        self._queried.append(new)
         return new, shares
 
-    def _reveal(self, new: Vectors, R: Floats) -> None:
+    def _draw_images(self, new: Vectors, R: Floats) -> None:
         """Draw the images of the directions Q₁ that R introduced."""
         fresh = self.rows.gaussian(len(R), self.rng)
-        fresh -= self._asked.combine(self._asked.dot(fresh), len(fresh))
+        fresh -= self._queried.combine(self._queried.dot(fresh), len(fresh))
         fresh += fitted(new, len(fresh)) @ R.T.astype(new.dtype)
         self.n_known += len(R)
         self.newest = fresh
@@ -261,7 +263,8 @@ def orthonormal(vectors: Vectors, lengths: Floats, least: float) -> tuple[Vector
     """Return orthonormal Q and B with vectors = Q B, and the smallest sine met.
 
     `lengths` are those of the same vectors before anything was taken from them: what is left of
-    one counts as rounding, and gives no column of Q, when it is shorter by a factor of `least`.
+    one counts as rounding error, and gives no column of Q, when it is shorter by a factor of
+    `least`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-r"""Everything of a draw but its table, seen from the vocabulary.
+r"""Everything of a draw but its table: matrices and vectors indexed by the vocabulary.
 
 Pooled sequences are X = M (Z + ‖μ‖ c uᵀ). Once the tokens M are drawn, and as long as the
 standard Gaussian table Z is not, all covariances of interest have the form
@@ -7,7 +7,7 @@ standard Gaussian table Z is not, all covariances of interest have the form
 
 with K, k and a known on the vocabulary's side. The classes below draw them, exactly at every
 size, for several covariances of one table at once. Where the papers' idealisation makes K itself
-Gaussian, or where the vocabulary is infinite, not even K is written out. Derived in
+Gaussian, or where the vocabulary is infinite, not even K is stored. Derived in
 docs/theory/simulation.md, "One draw for all signal norms", and docs/theory/simulation.md, "The
 idealised model".
 """
@@ -21,13 +21,14 @@ from numpy.typing import DTypeLike, NDArray
 
 from attnlaw._checks import Floats
 from attnlaw.models import PooledSequences
+from attnlaw.simulation._matrix_free.gram import CompiledGram, TokenCovariance
 from attnlaw.simulation._matrix_free.lazy_gaussian import (
     FullSpace,
-    RevealedMatrix,
+    ImplicitBasis,
+    LazyGaussian,
     Space,
-    UnseenSpace,
 )
-from attnlaw.simulation._matrix_free.tokens import DrawnTokens, TokenCovariance
+from attnlaw.simulation._matrix_free.tokens import DrawnTokens
 from attnlaw.simulation.pooled import token_classes
 from attnlaw.simulation.signs import sample_signs
 
@@ -61,11 +62,11 @@ class TokenMatrix(NamedTuple):
     """K = Π Mᵀ(I − 11ᵀ/N)M Π/N + within Π + between · (ccᵀ, 11ᵀ), all terms optional.
 
     M is the N×V matrix of pooling weights, c = ±1 the classes of the tokens, Π the projector
-    that takes the mean of each class away.
+    that subtracts the mean of each class.
     """
 
     weights: int | None = None  # of M: which row of the weights; None for no M
-    is_stripped: bool = False  # whether Π stands on both sides of M
+    is_projected: bool = False  # whether Π stands on both sides of M
     within: float = 0.0
     between: tuple[float, float] = (0.0, 0.0)
 
@@ -75,7 +76,7 @@ def sample_and_population(model: PooledSequences, n_vocab: int) -> list[TokenMat
 
     Notes
     -----
-    docs/theory/pooled-covariance.md, "Derivation", seen from the vocabulary:
+    docs/theory/pooled-covariance.md, "Derivation", as V×V matrices:
 
         sample       Mᵀ(I − 11ᵀ/N)M/N            (without 11ᵀ if not centred)
         population   κ Π/V + α ccᵀ/V² + (Σw)² 11ᵀ/V²        (the last only if not centred)
@@ -86,7 +87,7 @@ def sample_and_population(model: PooledSequences, n_vocab: int) -> list[TokenMat
     return [
         TokenMatrix(weights=0),
         TokenMatrix(within=model.noise_gain / V, between=between),
-        TokenMatrix(weights=0, is_stripped=True),
+        TokenMatrix(weights=0, is_projected=True),
     ]
 
 
@@ -107,6 +108,8 @@ class TokenNoise:
         The covariances.
     dtype : float32 or float64
         Precision of vectors as long as the vocabulary.
+    compiled : bool or None
+        Draw and multiply in compiled loops; None: if numba is installed.
     """
 
     def __init__(
@@ -117,14 +120,22 @@ class TokenNoise:
         weights: Floats,
         matrices: Sequence[TokenMatrix],
         dtype: DTypeLike = np.float32,
+        compiled: bool | None = None,
     ) -> None:
         _, V, N = model.sizes(dimension)
-        tokens = DrawnTokens(model.correlation, N, V, rng)
+        tokens = DrawnTokens(model.correlation, N, V, rng, compiled)
         self.rows = FullSpace(V, dtype)
         self.matrices = list(matrices)
-        self.covariance = TokenCovariance(tokens, V, weights, centred=model.centred, dtype=dtype)
+        self.covariance = TokenCovariance(
+            tokens, V, weights, centred=model.centred, dtype=dtype, compiled=compiled
+        )
         self.classes = token_classes(V)[:, None].astype(dtype)
         self.directions = np.concatenate([self.classes, np.ones_like(self.classes)], axis=1)
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether products with the tokens are compiled."""
+        return isinstance(self.covariance.gram, CompiledGram)
 
     @cached_property
     def couplings(self) -> Vectors:
@@ -140,7 +151,7 @@ class TokenNoise:
     def multiply(self, vectors: Vectors, which: Sequence[int]) -> Vectors:
         """Return K times the columns, each with the K of the covariance it belongs to."""
         chosen, kind = [self.matrices[i] for i in which], vectors.dtype
-        is_stripped = np.array([K.is_stripped for K in chosen], dtype=kind)
+        is_projected = np.array([K.is_projected for K in chosen], dtype=kind)
         within = np.array([K.within for K in chosen], dtype=kind)
         between = np.array([K.between for K in chosen]).T * len(vectors)
 
@@ -148,10 +159,10 @@ class TokenNoise:
         pooled = [j for j, K in enumerate(chosen) if K.weights is not None]
         out = np.zeros_like(vectors)
         if pooled:
-            U = vectors - self.directions @ (is_stripped * sums)
+            U = vectors - self.directions @ (is_projected * sums)
             weights = [K.weights for K in chosen if K.weights is not None]
             out[:, pooled] = self.covariance.multiply(U[:, pooled], weights)
-            left = is_stripped * (self.directions.T @ out / len(vectors))
+            left = is_projected * (self.directions.T @ out / len(vectors))
             out -= self.directions @ left
         if within.any():
             out += within * vectors + self.directions @ ((between - within) * sums).astype(kind)
@@ -161,8 +172,8 @@ class TokenNoise:
 class GaussianNoise:
     """The papers' idealisation: pooled noise √(κ/V) ΓZ with a Gaussian Γ of N rows.
 
-    Γ is revealed as it is asked, like the table, so nothing here is as long as V or N. Centring
-    takes the direction of 1 from the N rows, which leaves N − 1 of them.
+    Γ is drawn lazily, like the table, so nothing here is as long as V or N. Centring removes the
+    direction of 1 from the N rows, which leaves N − 1 of them.
 
     Parameters
     ----------
@@ -187,9 +198,9 @@ class GaussianNoise:
     ) -> None:
         _, V, N = model.sizes(dimension)
         factor = sample_gains(model, weights, N, rng)
-        rows = UnseenSpace(V)
+        rows = ImplicitBasis(V)
         self.rows: Space = rows
-        self._gamma = RevealedMatrix(rows, N - model.centred, rng, n_first=len(factor))  # Γᵀ
+        self._gamma = LazyGaussian(rows, N - model.centred, rng, n_first=len(factor))  # Γᵀ
         self._scales = np.sum(weights**2, axis=1) / (V * N)  # κ/(VN)
         self.couplings = self._gamma.multiply(factor) * np.sqrt(self._scales / N)
         self.gains = np.sum(factor**2, axis=0) / N
@@ -230,7 +241,7 @@ class FreshNoise:
     ) -> None:
         N = model.sizes(dimension).n_samples
         factor = sample_gains(model, weights, N, rng)
-        rows = UnseenSpace(N - model.centred)
+        rows = ImplicitBasis(N - model.centred)
         self.rows: Space = rows
         self._scales = np.sum(weights**2, axis=1) / N
         self.couplings = rows.directions(len(factor)) @ factor * np.sqrt(self._scales / N)

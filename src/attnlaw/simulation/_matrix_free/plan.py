@@ -1,17 +1,83 @@
-"""How much memory a simulation needs, asked before anything is allocated."""
+"""How a simulation is computed, and how much memory that takes: decided here, before any work.
+
+direct        forms every matrix (`simulation.pooled`)
+rank-two      forms the table and the pooled sequences, but no covariance: same numbers as direct
+matrix-free   forms neither table nor covariance; its loops over real tokens are compiled if numba
+              is installed, shared by threads where there are many tokens, and tiled where the
+              table is also larger than the caches
+"""
+
+from functools import cache
+
+import numpy as np
 
 from attnlaw._machine import require_memory
 from attnlaw.models import PooledSequences
-from attnlaw.simulation._matrix_free.gram import PARTS, SLAB, compiled_kernels, is_tiled
 
 __all__ = [
-    "WRITTEN_OUT",
+    "METHODS",
     "check_memory",
+    "choose_method",
+    "has_numba",
+    "is_large",
+    "is_stored",
+    "is_tiled",
     "matrix_free_memory",
     "reference_memory",
+    "trial_memory",
 ]
 
-WRITTEN_OUT = 20_000  # dimension up to which vectors of the idealised model are written out
+METHODS = ("reference", "rank-two", "matrix-free")
+
+QUICK = 100_000  # norms · d² below which forming the matrices is faster than avoiding them
+STORED = 20_000  # dimension up to which vectors of the idealised model are stored
+LARGE = 4_000_000  # tokens from which a product is worth several threads
+WIDE = 200_000  # rows of a table from which a product is tiled
+PARTS = 4  # into which a large product is cut, however many threads: the sums stay the same
+SLAB = 2**20  # sequences at most that are tiled together
+LONGEST = 2**13  # positions of a sequence that a tile can distinguish
+MOST_COLUMNS = 16  # vectors that a compiled product multiplies at once
+
+
+def choose_method(method: str, model: PooledSequences, dimension: int) -> str:
+    """Return the method that "auto" stands for; any other method stands for itself."""
+    if method != "auto":
+        return method
+    if model.tokens_differ and not (model.sampling == "token" and model.centred):
+        return "reference"
+    is_quick = np.size(model.signal_norm) * dimension**2 < QUICK
+    return "reference" if is_quick else "matrix-free"
+
+
+@cache
+def has_numba() -> bool:
+    """Return whether loops can be compiled here: numba is installed and fits this NumPy."""
+    try:
+        from attnlaw.simulation._matrix_free.compiled import kernels  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def is_stored(dimension: int) -> bool:
+    """Return whether the idealised model's table is reduced to a bidiagonal matrix and stored."""
+    return dimension <= STORED
+
+
+def is_large(n_samples: int, length: int) -> bool:
+    """Return whether products with so many tokens are shared by several threads."""
+    return n_samples * length >= LARGE
+
+
+def is_tiled(n_samples: int, length: int, n_vocab: int) -> bool:
+    """Return whether so many sequences over such a table are sorted into tiles."""
+    return is_large(n_samples, length) and n_vocab >= WIDE and length <= LONGEST
+
+
+def trial_memory(model: PooledSequences, dimension: int, method: str = "auto") -> int:
+    """Return about how many bytes one trial of `simulate` holds at its peak."""
+    is_free = choose_method(method, model, dimension) == "matrix-free"
+    return (matrix_free_memory if is_free else reference_memory)(model, dimension)
 
 
 def reference_memory(model: PooledSequences, dimension: int) -> int:
@@ -41,18 +107,19 @@ def matrix_free_memory(
     of the vocabulary for each step of Lanczos, two or four of them for each covariance, in single
     precision. Steps grow like d^(1/3) where the edge of the bulk is sought, else like log d
     (`n_steps`). Without real tokens next to nothing, except where vectors of the idealised model
-    are written out: three for each step and each direction that it starts from.
+    are stored: three for each step and each direction that it starts from.
     """
     d, V, N = model.sizes(dimension)
     steps = 20 + 2 * d ** (1 / 3) if n_steps is None else n_steps
     if V == 0 or model.sampling == "gaussian":
-        written_out = 3 * (1 + n_matrices) * d if d <= WRITTEN_OUT else 0
-        return int(8 * ((10 * steps) ** 2 + steps * written_out))
+        stored = 3 * (1 + n_matrices) * d if is_stored(d) else 0
+        return int(8 * ((10 * steps) ** 2 + steps * stored))
     products = (2 if n_matrices == 1 and model.centred else 4) * n_matrices * (steps + 4)
     tokens = 16 * N * model.length
-    kernels = compiled_kernels()
-    if kernels is not None and is_tiled(N, model.length, V):
-        unsorted = min(N, SLAB * min(PARTS, kernels.n_threads()))
+    if is_tiled(N, model.length, V) and has_numba():
+        from attnlaw.simulation._matrix_free.compiled.kernels import n_threads
+
+        unsorted = min(N, SLAB * min(PARTS, n_threads()))
         tokens = 4 * N * (model.length + 4 * n_matrices) + 16 * unsorted * model.length
     return int(tokens + 4 * V * products)
 

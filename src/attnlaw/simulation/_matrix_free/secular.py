@@ -53,7 +53,7 @@ def sweep_eigenpairs(
     n_pairs : int
         How many eigenpairs, from the largest down.
     solve : callable or None
-        A faster twin of `roots`.
+        A faster equivalent of `roots`.
 
     Notes
     -----

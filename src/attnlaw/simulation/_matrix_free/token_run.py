@@ -6,13 +6,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw._checks import Floats
-from attnlaw.simulation._matrix_free import compiled_lanczos as lockstep
-from attnlaw.simulation._matrix_free.draws import fill_normal, seeded_state
-from attnlaw.simulation._matrix_free.gram import PARTS, CompiledGram
-from attnlaw.simulation._matrix_free.kernels import WIDTHS, n_threads
-from attnlaw.simulation._matrix_free.lanczos import grown, orthonormal_blocks
+from attnlaw.simulation._matrix_free.compiled import lanczos
+from attnlaw.simulation._matrix_free.stream import seeded_state
+from attnlaw.simulation._matrix_free.compiled.kernels import (
+    WIDTHS,
+    add_combinations,
+    dots,
+    n_threads,
+)
+from attnlaw.simulation._matrix_free.compiled.lazy_gaussian import (
+    begin_query,
+    empty_table,
+    end_query,
+    transpose_multiply,
+)
+from attnlaw.simulation._matrix_free.gram import CompiledGram
+from attnlaw.simulation._matrix_free.krylov import grown, orthonormal_blocks
 from attnlaw.simulation._matrix_free.noise import TokenNoise
-from attnlaw.simulation._matrix_free.rows import add_combinations, dots
+from attnlaw.simulation._matrix_free.plan import PARTS
 
 __all__ = ["TokenRun"]
 
@@ -20,7 +31,7 @@ Vectors = NDArray[np.floating]
 
 
 class TokenRun:
-    """A `KrylovRun` as by `revealed_run`, with a step that is one compiled call.
+    """A `KrylovRun` as by `product_run`, with a step that is one compiled call.
 
     Where there are many tokens, a step is a few calls that several threads share.
 
@@ -35,12 +46,14 @@ class TokenRun:
     with_spikes : bool
         Start also from the class difference and the mean of the table, kept as `spikes`.
     chained : bool
-        Where one covariance is sought and nothing but the newest images of the table is needed,
-        forget the others, see `RevealedMatrix`.
+        Where there is one covariance and nothing but the newest images of the table is needed,
+        forget the others, see `LazyGaussian`.
     n_steps : int
         For how many steps to make room at first; for more where moving would take long, as
         memory that is not used costs nothing.
     """
+
+    solve = staticmethod(lanczos.roots)
 
     def __init__(
         self,
@@ -55,79 +68,100 @@ class TokenRun:
         if not isinstance(noise.covariance.gram, CompiledGram):
             raise TypeError("noise must have compiled products.")
         self._noise, self._gram = noise, noise.covariance.gram
-        self._d, self._words = dimension, seeded_state(rng)
-        self.solve = lockstep.roots
-        mean = noise.covariance.mean
-        self._means = None if mean is None else np.ascontiguousarray(mean.T)
-        self._which = list(range(len(noise.matrices)))
-        n, block, V = len(self._which), 2 + 2 * with_spikes, noise.rows.size
-        is_chain = chained and n == 1 and not with_spikes
-        n_steps *= 4 if self._gram.is_large else 1
+        self._which = list(range(len(noise.matrices)))  # covariances still sought
+        self._allocate(
+            dimension,
+            seeded_state(rng),
+            block=4 if with_spikes else 2,
+            n_steps=4 * n_steps if self._gram.is_large else n_steps,
+            is_chain=chained and len(self._which) == 1 and not with_spikes,
+        )
+        V = noise.rows.size
+        self.spikes = self.query(noise.directions.T / V) if with_spikes else None  # m and z̄
+        self._begin(*self._signal_products())
+        self._K = self._covariances(self._spaces.newest.shape[1])
+
+    def _allocate(
+        self,
+        dimension: int,
+        words: NDArray[np.uint64],
+        *,
+        block: int,
+        n_steps: int,
+        is_chain: bool,
+    ) -> None:
+        """Make room for the table and the Krylov spaces; draw Zu, of the signal's direction."""
+        n, V, kind = len(self._which), self._noise.rows.size, self._noise.classes.dtype
         room = 3 + n * (2 + block * n_steps)
-        self._state = lockstep.State(
-            counts=np.array([0, 1, 0, 0]),
-            asked=np.empty((room, V), dtype=noise.classes.dtype),
-            images=np.empty((2 if is_chain else room, V), dtype=noise.classes.dtype),
-            basis=np.zeros((n, block * n_steps, room)),
-            newest=np.zeros((n, block, room)),
-            matrix=np.zeros((n, block * (n_steps + 1), block * (n_steps + 1))),
-            lost=np.zeros(2),
+        self._table = empty_table(
+            dimension,
+            words,
+            n_first=1,
+            queried=np.empty((room, V), dtype=kind),
+            images=np.empty((2 if is_chain else room, V), dtype=kind),
             is_chain=is_chain,
         )
-        fill_normal(self._words, self._state.images[:1])
-        self.spikes = self.ask(noise.directions.T / V) if with_spikes else None  # m and z̄
+        self._spaces = lanczos.empty_spaces(n, block, n_steps, room)
 
-        u_and_c = np.concatenate([self._state.images[:1], noise.classes.T])
+    def _signal_products(self) -> tuple[Floats, Floats]:
+        """Return S₀u and b of every covariance, (n, coordinates, 2), and their gains a.
+
+        From K Zu and Kc on the vocabulary's side: S₀u = Zᵀ K Zu, b = Zᵀ Kc, a = cᵀKc.
+        """
+        n, V, classes = len(self._which), self._noise.rows.size, self._noise.classes
         K = self._covariances(2)
-        table = np.empty((V, K.weights.shape[1]), dtype=u_and_c.dtype)
-        products = np.empty((2 * n, V), dtype=u_and_c.dtype)
-        self._multiply(K, np.tile(u_and_c, (n, 1)), table, np.empty_like(table), products)
-        classes = noise.classes[:, 0]
-        self.gains = np.einsum("ij,j->i", products[1::2], classes, dtype=np.float64)
-        rows = self.ask(products)
-        columns = np.zeros((n, rows.shape[1], block))
-        columns[:, :, :2] = np.swapaxes(rows.reshape(n, 2, -1), 1, 2)
-        self.corners = columns[:, 0, :2].copy()
+        vectors = np.tile(np.concatenate([self._table.images[:1], classes.T]), (n, 1))
+        table = np.empty((V, K.weights.shape[1]), dtype=vectors.dtype)
+        products = np.empty((2 * n, V), dtype=vectors.dtype)
+        self._multiply(K, vectors, table, np.empty_like(table), products)
+        gains = np.einsum("ij,j->i", products[1::2], classes[:, 0], dtype=np.float64)
+        return np.swapaxes(self.query(products).reshape(n, 2, -1), 1, 2), gains
+
+    def _begin(self, columns: Floats, gains: Floats) -> None:
+        """Begin the Krylov spaces from S₀u, b and the spikes, without the signal's coordinate."""
+        n, n_known, _ = columns.shape
+        self.gains, self.corners = gains, columns[:, 0].copy()
+        start = np.zeros((n, n_known, self._spaces.newest.shape[1]))
+        start[:, :, :2] = columns
         if self.spikes is not None:
-            columns[:, : self.spikes.shape[1], 2:] = self.spikes.T
-        columns[:, 0] = 0
-        newest, self.start_coordinates = orthonormal_blocks(columns, columns)
-        self._state.newest[:, :, : newest.shape[1]] = np.swapaxes(newest, 1, 2)
-        self._K = K if block == 2 else self._covariances(block)
+            start[:, : self.spikes.shape[1], 2:] = self.spikes.T
+        start[:, 0] = 0
+        newest, self.start_coordinates = orthonormal_blocks(start, start)
+        self._spaces.newest[:, :, :n_known] = np.swapaxes(newest, 1, 2)
 
     @property
     def n_steps(self) -> int:
         """Number of blocks multiplied so far."""
-        return int(self._state.counts[2])
+        return int(self._spaces.counts.steps)
 
     @property
     def n_known(self) -> int:
-        """Number of directions of the table that have been revealed."""
-        return int(self._state.counts[1])
+        """Number of directions of the table that have been drawn."""
+        return int(self._table.counts.known)
 
     @property
     def matrix(self) -> Floats:
         """D in the bases, shape (n_matrices, size, size)."""
-        size = self.n_steps * self._state.newest.shape[1]
-        return self._state.matrix[:, :size, :size]
+        size = self.n_steps * self._spaces.newest.shape[1]
+        return self._spaces.matrix[:, :size, :size]
 
     @property
     def basis(self) -> Floats:
         """The bases, shape (n_matrices, n, size); the signal's coordinate is there and zero."""
-        size = self.n_steps * self._state.newest.shape[1]
-        return np.swapaxes(self._state.basis[:, :size, : self.n_known], 1, 2)
+        size = self.n_steps * self._spaces.newest.shape[1]
+        return np.swapaxes(self._spaces.basis[:, :size, : self.n_known], 1, 2)
 
     @property
     def is_exact(self) -> NDArray[np.bool_]:
         """Whether the space is invariant, for every matrix."""
-        return np.asarray(~self._state.newest.any(axis=(1, 2)))
+        return np.asarray(~self._spaces.newest.any(axis=(1, 2)))
 
     @property
     def images(self) -> Vectors:
-        """Z times the directions revealed, in a chain the newest of them: (V, n)."""
-        return self._state.images[: self.n_known - int(self._state.counts[3])].T
+        """Z times the directions drawn, in a chain the newest of them: (V, n)."""
+        return self._table.images[: self.n_known - int(self._table.counts.forgotten)].T
 
-    def ask(self, vectors: Vectors) -> Floats:
+    def query(self, vectors: Vectors) -> Floats:
         """Return the coordinates of Zᵀ times every row, drawing what is not yet known."""
         self._make_room(len(vectors))
         both = np.empty((2 * len(vectors), vectors.shape[1]), dtype=self._noise.classes.dtype)
@@ -136,64 +170,61 @@ class TokenRun:
 
     def advance(self, n_steps: int) -> None:
         """Take some more steps."""
-        n, block = self._state.newest.shape[:2]
+        n, block = self._spaces.newest.shape[:2]
         self._make_room(n * block * n_steps, n_steps)
         if not self._gram.is_large:
             tokens = self._gram.tokens
-            lockstep.advance(self._words, n_steps, self._d, tokens, self._K, self._state)
+            lanczos.advance_tokens(n_steps, tokens, self._K, self._table, self._spaces)
             return
-        images, vectors = (
-            np.empty((k * n * block, self._gram.n_vocab), dtype=self._state.asked.dtype)
-            for k in (1, 2)
-        )
-        table = np.empty((self._gram.n_vocab, self._K.weights.shape[1]), dtype=images.dtype)
+        V, kind = self._gram.n_vocab, self._table.queried.dtype
+        images, vectors = (np.empty((k * n * block, V), dtype=kind) for k in (1, 2))
+        table = np.empty((V, self._K.weights.shape[1]), dtype=kind)
         out = np.empty_like(table)
         for _ in range(n_steps):
-            lockstep.reveal(self._state, images)
+            lanczos.images_of_newest(self._table, self._spaces, images)
             self._multiply(self._K, images, table, out, vectors[: n * block])
-            lockstep.advance_lanczos(self._transpose_multiply(vectors), self._state)
+            lanczos.advance_lanczos(self._transpose_multiply(vectors), self._spaces)
+
+    def keep(self, which: NDArray[np.bool_]) -> None:
+        """Continue with some of the matrices only."""
+        self._which = [name for name, kept in zip(self._which, which, strict=True) if kept]
+        self.corners, self.gains = self.corners[which], self.gains[which]
+        self.start_coordinates = self.start_coordinates[which]
+        spaces = self._spaces
+        self._spaces = spaces._replace(
+            basis=spaces.basis[which], newest=spaces.newest[which], matrix=spaces.matrix[which]
+        )
+        self._K = self._covariances(spaces.newest.shape[1])
 
     def _multiply(
         self,
-        K: lockstep.Covariances,
+        K: lanczos.Covariances,
         vectors: Vectors,
         table: Vectors,
         out: Vectors,
         products: Vectors,
     ) -> None:
         """Write K times every row into `products`; `table` and `out` are overwritten."""
-        means = lockstep.spread(K, vectors, table)
+        means = lanczos.spread(K, vectors, table)
         self._gram.product(K.weights, K.scaled, table, out)
-        lockstep.collect(K, vectors, table, means, out, products)
+        lanczos.collect(K, vectors, table, means, out, products)
 
     def _transpose_multiply(self, vectors: Vectors) -> Floats:
-        """Do as `lockstep.transpose_multiply`, sharing large work with P among threads."""
-        state, V = self._state, vectors.shape[1]
+        """Do as the compiled `transpose_multiply`, sharing large products with P among threads."""
         if not self._gram.is_large:
-            rows = lockstep.transpose_multiply(self._words, self._d, vectors, state)
-            return np.asarray(rows)
-        inside, lengths, R = lockstep.begin_question(self._words, self._d, vectors, state)
-        X, P = vectors[: len(lengths) + len(R)], state.asked[: state.counts[0]]
+            return np.asarray(transpose_multiply(vectors, self._table))
+        V, P = vectors.shape[1], self._table.queried[: self._table.counts.queried]
+        inside, lengths, R = begin_query(vectors, self._table)
+        X = vectors[: len(lengths) + len(R)]
         cuts = [V * k // PARTS for k in range(PARTS + 1)]
         with ThreadPoolExecutor(min(PARTS, n_threads())) as pool:
             shares = sum(pool.map(lambda *cut: dots(X, P, *cut), cuts[:-1], cuts[1:]))
             list(pool.map(lambda *cut: add_combinations(X, -shares, P, *cut), cuts[:-1], cuts[1:]))
-        return np.asarray(lockstep.end_question(vectors, inside, lengths, R, state))
+        return np.asarray(end_query(vectors, inside, lengths, R, self._table))
 
-    def keep(self, which: NDArray[np.bool_]) -> None:
-        """Go on with some of the matrices only."""
-        self._which = [name for name, kept in zip(self._which, which, strict=True) if kept]
-        self.corners, self.gains = self.corners[which], self.gains[which]
-        self.start_coordinates = self.start_coordinates[which]
-        state = self._state
-        self._state = state._replace(
-            basis=state.basis[which], newest=state.newest[which], matrix=state.matrix[which]
-        )
-        self._K = self._covariances(state.newest.shape[1])
-
-    def _covariances(self, block: int) -> lockstep.Covariances:
+    def _covariances(self, block: int) -> lanczos.Covariances:
         """Return K for `block` columns of every covariance still sought."""
-        every = self._gram.weights
+        every, mean = self._gram.weights, self._noise.covariance.mean
         chosen = [self._noise.matrices[i] for i in np.repeat(self._which, block)]
         width = next(w for w in WIDTHS if w >= len(chosen))
         weights = np.zeros((len(every), width), dtype=every.dtype)
@@ -201,31 +232,34 @@ class TokenRun:
         rows = [K.weights for K in chosen if K.weights is not None]
         weights[:, pooled] = every[:, rows]
         mean_of = np.full(len(chosen), -1)
-        if self._means is not None:
+        if mean is not None:
             mean_of[pooled] = rows
-        return lockstep.Covariances(
+        return lanczos.Covariances(
             weights=weights,
             scaled=weights / weights.dtype.type(self._gram.n_samples),
-            means=np.empty((0, 0), dtype=every.dtype) if self._means is None else self._means,
+            means=np.ascontiguousarray(np.empty((0, 0), every.dtype) if mean is None else mean.T),
             mean_of=mean_of,
-            is_stripped=np.array([K.is_stripped for K in chosen]),
+            is_projected=np.array([K.is_projected for K in chosen]),
             within=np.array([K.within for K in chosen]),
             between=np.array([K.between for K in chosen]),
         )
 
     def _make_room(self, n_vectors: int, n_steps: int = 0) -> None:
         """Move what is known into larger arrays where more would not fit."""
-        state = self._state
-        (n, block, room), V = state.newest.shape, state.asked.shape[1]
-        size, tall = (self.n_steps + n_steps) * block, state.basis.shape[1]
-        if max(int(state.counts[0]), self.n_known) + n_vectors > room:
+        table, spaces = self._table, self._spaces
+        (n, block, room), V = spaces.newest.shape, table.queried.shape[1]
+        size, tall = (self.n_steps + n_steps) * block, spaces.basis.shape[1]
+        if max(int(table.counts.queried), self.n_known) + n_vectors > room:
             room = int(1.5 * room) + n_vectors
-            asked, newest = grown(state.asked, (room, V)), grown(state.newest, (n, block, room))
-            images = state.images if state.is_chain else grown(state.images, (room, V))
-            state = state._replace(asked=asked, images=images, newest=newest)
-        if size > tall or room > state.basis.shape[2]:
+            self._table = table._replace(
+                queried=grown(table.queried, (room, V)),
+                images=table.images if table.is_chain else grown(table.images, (room, V)),
+            )
+            spaces = spaces._replace(newest=grown(spaces.newest, (n, block, room)))
+        if size > tall or room > spaces.basis.shape[2]:
             tall = max(tall, size + size // 2)
-            basis = grown(state.basis, (n, tall, room))
-            matrix = grown(state.matrix, (n, tall + block, tall + block))
-            state = state._replace(basis=basis, matrix=matrix)
-        self._state = state
+            spaces = spaces._replace(
+                basis=grown(spaces.basis, (n, tall, room)),
+                matrix=grown(spaces.matrix, (n, tall + block, tall + block)),
+            )
+        self._spaces = spaces

@@ -1,8 +1,8 @@
 """Draws from a vocabulary without their table: importance scales what multiplies the table.
 
 With rows Z_v = g_v z_v the pooled noise is M diag(g) Z for a standard Gaussian Z, so every K of
-`noise` has diag(g) on both sides and the table is revealed as it is asked, as for tokens that
-are alike (docs/theory/simulation.md, "A table that is never drawn").
+`noise` has diag(g) on both sides and the table is drawn lazily, as for tokens that are
+alike (docs/theory/simulation.md, "A table that is never drawn").
 """
 
 from collections.abc import Sequence
@@ -14,16 +14,20 @@ from numpy.typing import DTypeLike, NDArray
 from attnlaw._checks import Floats, invalid_argument
 from attnlaw.models import PooledSequences, Vocabulary
 from attnlaw.results import Spike
-from attnlaw.simulation._matrix_free.krylov import find_spikes
-from attnlaw.simulation._matrix_free.lazy_gaussian import FullSpace, RevealedMatrix
-from attnlaw.simulation._matrix_free.tokens import TokenCovariance
-from attnlaw.simulation._matrix_free.trial import revealed_run
+from attnlaw.simulation._matrix_free.gram import TokenCovariance
+from attnlaw.simulation._matrix_free.krylov import KrylovRun, find_spikes
+from attnlaw.simulation._matrix_free.lazy_gaussian import FullSpace, LazyGaussian
+from attnlaw.simulation._matrix_free.trial import (
+    measured_spike,
+    most_aligned,
+    product_run,
+    sweep_norms,
+)
 from attnlaw.simulation.pooled import sample_frequent_tokens
 from attnlaw.simulation.signs import sample_signs
-from attnlaw.simulation.spikes import most_aligned, observed_spike, sweep_norms
 from attnlaw.simulation.vocabulary import n_candidates
 
-__all__ = ["SAMPLE", "FrequentTokens", "VocabularyNoise", "vocabulary_matrix_free_trial"]
+__all__ = ["FrequentTokens", "VocabularyNoise", "begin_vocabulary", "vocabulary_matrix_free_trial"]
 
 Vectors = NDArray[np.floating]
 
@@ -61,7 +65,7 @@ class VocabularyNoise:
 
     Notes
     -----
-    With Π = I − 1pᵀ − c(pc)ᵀ, which takes the frequency-weighted mean of each class away:
+    With Π = I − 1pᵀ − c(pc)ᵀ, which subtracts the frequency-weighted mean of each class:
 
         sample       diag(g) Mᵀ(I − 11ᵀ/N)M diag(g)/N            (without 11ᵀ if not centred)
         population   diag(g) [κ (diag p − ppᵀ − (pc)(pc)ᵀ) + α (pc)(pc)ᵀ + (Σw)² ppᵀ] diag(g)
@@ -112,14 +116,14 @@ class VocabularyNoise:
         inner = self._g * vectors
         out = np.zeros_like(inner)
         means = self.directions.T @ (self._p * inner)  # of the classes: half difference, half sum
-        is_stripped = (kinds == BULK).astype(inner.dtype)
+        is_projected = (kinds == BULK).astype(inner.dtype)
         pooled = np.flatnonzero(kinds != POPULATION)
         if pooled.size:
-            stripped = inner - self.directions @ (is_stripped * means)
+            projected = inner - self.directions @ (is_projected * means)
             weights = [self._weights[which[j]] for j in pooled.tolist()]
-            product = self.covariance.multiply(stripped[:, pooled], weights)
+            product = self.covariance.multiply(projected[:, pooled], weights)
             back = self.directions.T @ product  # Πᵀ = I − p1ᵀ − (pc)cᵀ
-            product -= self._p * (self.directions @ (is_stripped[pooled] * back))
+            product -= self._p * (self.directions @ (is_projected[pooled] * back))
             out[:, pooled] = product
         exact = np.flatnonzero(kinds == POPULATION)
         if exact.size:
@@ -136,7 +140,7 @@ def vocabulary_matrix_free_trial(
     dtype: DTypeLike = np.float32,
     tolerance: float | None = None,
 ) -> Spike:
-    """Measure one draw of a model with a vocabulary; the law is that of the reference.
+    """Measure one draw of a model with a vocabulary; the law is that of the direct simulation.
 
     Parameters
     ----------
@@ -154,11 +158,24 @@ def vocabulary_matrix_free_trial(
             "method", "'reference' for a vocabulary without tokens or centring", "matrix-free"
         )
     noise = VocabularyNoise(model, words, dimension, rng, dtype)
-    run = revealed_run(noise, RevealedMatrix(noise.rows, dimension, rng), None)
+    run = product_run(noise, LazyGaussian(noise.rows, dimension, rng), None)
     tolerance = 0.0025 / dimension if tolerance is None else tolerance
     n = n_candidates(words, dimension)
     found = find_spikes(run, sweep_norms(model), tolerance=tolerance, n_pairs=n)
     pairs = dict(zip(("sample", "population", "bulk"), found, strict=True))
     for name in ("sample", "population"):
         pairs[name] = most_aligned(pairs[name])
-    return observed_spike(model, dimension, pairs)
+    return measured_spike(model, dimension, pairs)
+
+
+def begin_vocabulary(
+    model: PooledSequences, dimension: int, weights: Floats, rng: np.random.Generator
+) -> KrylovRun:
+    """Begin the Krylov spaces of several pooling weights for tokens that differ."""
+    words = model.vocabulary
+    if words is None or model.sampling != "token" or not model.centred:
+        given = f"sampling={model.sampling!r}, centred={model.centred}"
+        raise invalid_argument("model", "of centred tokens when it has a vocabulary", given)
+    kinds = [SAMPLE] * len(weights)
+    noise = VocabularyNoise(model, words, dimension, rng, kinds=kinds, weights=weights)
+    return product_run(noise, LazyGaussian(noise.rows, dimension, rng), None)

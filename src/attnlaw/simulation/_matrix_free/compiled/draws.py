@@ -1,37 +1,15 @@
-"""Random numbers inside compiled loops; imported only when used.
+"""Random numbers inside compiled loops.
 
 NumPy's generator draws a normal number in about ten nanoseconds, most of them spent in calls.
 Compiled into the loop that needs it, the same ziggurat on xoshiro256++ takes about three.
 """
 
-from math import erfc, exp, log, pi, sqrt
-
 import numpy as np
 
-from attnlaw.simulation._matrix_free.kernels import compiled
+from attnlaw.simulation._matrix_free.compiled.kernels import compiled
+from attnlaw.simulation._matrix_free.stream import EDGES, HEIGHTS, TAIL
 
-__all__ = ["chi", "fill_coin_tokens", "fill_normal", "fill_tokens", "seeded_state"]
-
-# Ziggurat of Marsaglia & Tsang (2000): 256 layers of equal area under exp(−x²/2). Layer i reaches
-# to EDGES[i]; the lowest holds the tail beyond TAIL, and its EDGES[0] is its area over its height.
-TAIL = 3.6541528853610088
-
-
-def _ziggurat():
-    area = TAIL * exp(-(TAIL**2) / 2) + sqrt(pi / 2) * erfc(TAIL / sqrt(2))
-    edges = [area * exp(TAIL**2 / 2), TAIL]
-    for _ in range(254):
-        edges.append(sqrt(-2 * log(area / edges[-1] + exp(-(edges[-1] ** 2) / 2))))
-    return np.array([*edges, 0.0]), np.exp(-(np.array([*edges, 0.0]) ** 2) / 2)
-
-
-EDGES, HEIGHTS = _ziggurat()
-
-
-def seeded_state(rng: np.random.Generator) -> np.ndarray:
-    """Return a state of xoshiro256++ (four words) drawn from a generator."""
-    return np.frombuffer(bytearray(rng.bytes(32)), dtype=np.uint64)
-
+__all__ = ["chi", "fill_normal", "fill_sign_tokens", "fill_tokens"]
 
 @compiled(inline="always")
 def _next(s0, s1, s2, s3):
@@ -136,17 +114,17 @@ def fill_tokens(state, signs, half, out):
 
 
 @compiled
-def fill_coin_tokens(state, members, polarity, half, out):
-    """Draw tokens whose signs are fair coins, some of them shared by several positions.
+def fill_sign_tokens(state, members, polarity, half, out):
+    """Draw tokens whose signs are independent Rademacher signs, some shared by several positions.
 
     Parameters
     ----------
     state : array of four unsigned words
         Of the generator.
     members : array of int, shape (length,)
-        The coin, at most the 64th, of each position.
+        The sign, at most the 64th, of each position.
     polarity : array of ±1, shape (length,)
-        Whether the position has the coin's sign or the opposite one.
+        Whether the position has that sign or the opposite one.
     half : int
         Tokens in each class.
     out : array of unsigned int, shape (N, length)
@@ -157,9 +135,9 @@ def fill_coin_tokens(state, members, polarity, half, out):
     unfair = np.uint64(2**32) % n
     turned = (polarity > 0).astype(np.uint64)
     for i in range(out.shape[0]):
-        coins, s0, s1, s2, s3 = _next(s0, s1, s2, s3)
+        signs, s0, s1, s2, s3 = _next(s0, s1, s2, s3)
         for j in range(out.shape[1]):
-            is_negative = ((coins >> np.uint64(members[j])) & one) ^ turned[j]
+            is_negative = ((signs >> np.uint64(members[j])) & one) ^ turned[j]
             token, s0, s1, s2, s3 = _below(n, unfair, s0, s1, s2, s3)
             out[i, j] = token + is_negative * n
     state[0], state[1], state[2], state[3] = s0, s1, s2, s3

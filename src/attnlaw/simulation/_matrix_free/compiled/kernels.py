@@ -1,25 +1,42 @@
-"""Compiled products with the sparse matrix of pooling weights; imported only when used.
+"""Products with the sparse matrix of pooling weights, and linear algebra on a few long rows.
 
 A row of the weight matrix M has one entry for each position of a sequence, so a product is a
-sum of a few rows of a small table, rows as wide as there are vectors in flight. Numba leaves
-such a short inner loop scalar; here it is spelled out as LLVM vectors, which is about five
-times faster.
+sum of a few rows of a small table, rows as wide as there are vectors to multiply. Numba does not
+vectorise such a short inner loop; here it is written as LLVM vectors, which is about five times
+faster. Long rows are processed one tile at a time, which the first-level cache holds, and sums
+over tiles are accumulated in double precision.
 """
 
 from typing import Any
 
 import numba
+import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-__all__ = ["WIDTHS", "VectorRows", "add_gram_product", "compiled", "n_threads"]
+__all__ = [
+    "TILE",
+    "WIDTHS",
+    "VectorRows",
+    "add_combinations",
+    "add_gram_product",
+    "clear",
+    "compiled",
+    "dot",
+    "dots",
+    "length",
+    "n_threads",
+    "project_out",
+    "subtract",
+]
 
-WIDTHS = (2, 4, 8, 16)  # vectors in flight: powers of two, which fill the registers
+WIDTHS = (2, 4, 8, 16)  # vectors multiplied at once: powers of two, which fill the registers
+TILE = 1024  # entries of a long row
 
 
 class VectorRows:
-    """Rows of a contiguous array, met as LLVM vectors of a fixed width."""
+    """Rows of a contiguous array as LLVM vectors of a fixed width."""
 
     def __init__(self, context: Any, builder: Any, kind: Any, array: Any, width: int) -> None:
         self._data = context.make_array(kind)(context, builder, array).data
@@ -136,3 +153,106 @@ def add_gram_product(tokens, weights, scaled, table, out):
 def n_threads() -> int:
     """Return how many threads a product may take (NUMBA_NUM_THREADS, by default all cores)."""
     return int(numba.get_num_threads())
+
+
+@compiled(fastmath=True)
+def dot(x, y):
+    """Return x·y, summed in their own precision."""
+    total = x.dtype.type(0)
+    for v in range(len(x)):
+        total += x[v] * y[v]
+    return total
+
+
+@compiled(fastmath=True)
+def length(x):
+    """Return ‖x‖."""
+    total = 0.0
+    for start in range(0, len(x), TILE):
+        part = x.dtype.type(0)
+        for v in range(start, min(start + TILE, len(x))):
+            part += x[v] * x[v]
+        total += part
+    return np.sqrt(total)
+
+
+@compiled(fastmath=True)
+def subtract(x, share, y):
+    """Take a share of y from x, in place."""
+    share = x.dtype.type(share)
+    for v in range(len(x)):
+        x[v] -= share * y[v]
+
+
+@compiled(fastmath=True)
+def dots(X, Y, start, stop):
+    """Return X Yᵀ over the columns from start to stop, in double precision.
+
+    Two rows of X and four of Y at a time: faster than BLAS for a few long rows.
+    """
+    n, m, zero = len(X), len(Y), X.dtype.type(0)
+    out = np.zeros((n, m))
+    for low in range(start, stop, TILE):
+        high = min(low + TILE, stop)
+        for j in range(0, m, 4):
+            y0, y1 = Y[j, low:high], Y[min(j + 1, m - 1), low:high]
+            y2, y3 = Y[min(j + 2, m - 1), low:high], Y[min(j + 3, m - 1), low:high]
+            for i in range(0, n, 2):
+                x, x_ = X[i, low:high], X[min(i + 1, n - 1), low:high]
+                a = b = c = d = a_ = b_ = c_ = d_ = zero
+                for v in range(len(x)):
+                    a += x[v] * y0[v]
+                    b += x[v] * y1[v]
+                    c += x[v] * y2[v]
+                    d += x[v] * y3[v]
+                    a_ += x_[v] * y0[v]
+                    b_ += x_[v] * y1[v]
+                    c_ += x_[v] * y2[v]
+                    d_ += x_[v] * y3[v]
+                for k, (first, second) in enumerate(((a, a_), (b, b_), (c, c_), (d, d_))):
+                    if j + k < m:
+                        out[i, j + k] += first
+                        if i + 1 < n:
+                            out[i + 1, j + k] += second
+    return out
+
+
+@compiled(fastmath=True)
+def add_combinations(out, C, Y, start, stop):
+    """Add C Y to `out` in the columns from start to stop, two rows and four of Y at a time."""
+    n, m, kind = len(out), len(Y), out.dtype.type
+    for low in range(start, stop, TILE):
+        high = min(low + TILE, stop)
+        for j in range(0, m - 3, 4):
+            y0, y1 = Y[j, low:high], Y[j + 1, low:high]
+            y2, y3 = Y[j + 2, low:high], Y[j + 3, low:high]
+            for i in range(0, n - 1, 2):
+                x, x_ = out[i, low:high], out[i + 1, low:high]
+                a, b = kind(C[i, j]), kind(C[i, j + 1])
+                c, d = kind(C[i, j + 2]), kind(C[i, j + 3])
+                a_, b_ = kind(C[i + 1, j]), kind(C[i + 1, j + 1])
+                c_, d_ = kind(C[i + 1, j + 2]), kind(C[i + 1, j + 3])
+                for v in range(len(x)):
+                    x[v] += a * y0[v] + b * y1[v] + c * y2[v] + d * y3[v]
+                    x_[v] += a_ * y0[v] + b_ * y1[v] + c_ * y2[v] + d_ * y3[v]
+        for i in range(n):
+            for j in range(0 if i == n - 1 and n % 2 else m - m % 4, m):
+                subtract(out[i, low:high], -C[i, j], Y[j, low:high])
+
+
+@compiled
+def clear(X):
+    """Set all rows to zero; a loop, which numba compiles faster than an assignment to a slice."""
+    for i in range(X.shape[0]):
+        for v in range(X.shape[1]):
+            X[i, v] = 0
+
+
+@compiled
+def project_out(X, Y):
+    """Take from the rows of X what lies along the orthonormal rows of Y."""
+    shares = dots(X, Y, 0, X.shape[1])
+    for i in range(len(X)):
+        for j in range(len(Y)):
+            shares[i, j] = -shares[i, j]
+    add_combinations(X, shares, Y, 0, X.shape[1])

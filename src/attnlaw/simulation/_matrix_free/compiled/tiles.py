@@ -1,10 +1,10 @@
-"""Products with the matrix of pooling weights when no cache holds the table; imported when used.
+"""Products with the matrix of pooling weights when no cache holds the table.
 
 A product pools N sequences, each a sum over rows of a table of V tokens, and adds what it pooled
-back to those rows. Taken sequence by sequence, a table of a million tokens is met at random, and
+back to those rows. Sequence by sequence, a table of a million tokens is accessed at random, and
 the processor waits for memory at every token. Here the positions are sorted once: a slab of
-sequences is met strip by strip of the vocabulary, so small that it stays in the second cache,
-and within a tile (slab and strip) in the order of the sequences, which memory foresees.
+sequences is processed strip by strip of the vocabulary, each small enough for the second-level
+cache, and within a tile (slab and strip) in the order of the sequences, which is prefetched.
 """
 
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from numba.core import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from attnlaw.simulation._matrix_free.kernels import VectorRows, compiled
+from attnlaw.simulation._matrix_free.compiled.kernels import VectorRows, compiled
 
 __all__ = ["Slab", "add_strips", "pool_slab", "sorted_slab"]
 
