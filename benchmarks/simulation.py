@@ -26,6 +26,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import attnlaw as al
+from attnlaw.simulation import prefer_compiled
 
 DIMENSION, VOCAB, SAMPLES, LENGTH, PREFIX, TRIALS = 400, 1000, 2000, 20, 5, 10
 CORRELATION = al.prefix_correlation(LENGTH, PREFIX)
@@ -96,6 +97,7 @@ def main() -> int:
     n_cells = min(arguments.cells, n_all)
     rng = np.random.default_rng(arguments.seed)
 
+    prefer_compiled()  # small calls would not compile for themselves
     first, _ = timed(lambda: fast(1, 0))  # compiles, or loads what was compiled before
     with threadpool_limits(1):
         plain_cell(WEIGHTS[0], 1.0, rng)  # the first call of anything is slower

@@ -76,6 +76,8 @@ def test_several_weights_share_tokens_and_table(engine, monkeypatch):
     """Differences between weights have the law they have on one draw, and not on two."""
     if engine == "plain":
         monkeypatch.setattr(plan, "has_numba", lambda: False)
+    else:
+        monkeypatch.setattr(plan, "_seconds", np.inf)  # as after `prefer_compiled`
     n = 400
     seen = al.simulation.simulate_alignment(MODEL, 30, n, rng=0, weights=WEIGHTS).squared_overlap[
         :, :, 2
@@ -178,7 +180,10 @@ def test_idealised_eigenpairs_are_those_of_the_matrices_that_were_not_formed(voc
     for v in np.eye(d):
         run._make_room(1)
         run.multiply(v[None].copy())
-    P, G = run._state.asked[: run._state.counts[0]], run._state.images[: run._state.counts[1]]
+    P, G = (
+        run._table.queried[: run._table.counts.queried],
+        run._table.images[: run._table.counts.known],
+    )
     B = np.diag(run._B[0]) + np.diag(run._B[1, :-1], 1)
     used = np.linalg.matrix_rank(B, tol=1e-12)  # rows of B: min(V, d)
     assert len(P) >= used
@@ -201,19 +206,13 @@ def run_factor(model, d):
 
 
 @needs_numba
-def test_the_idealised_model_is_the_same_written_out_or_not(monkeypatch):
+def test_the_idealised_model_is_the_same_stored_or_not(monkeypatch):
     model, n = replace(MODEL, sampling="gaussian"), 300
-<<<<<<< HEAD
     out = al.simulation.simulate_alignment(model, 60, n, rng=0, weights=WEIGHTS)
-    monkeypatch.setattr(alignment, "WRITTEN_OUT", 0)
-    unseen = al.simulation.simulate_alignment(model, 60, n, rng=1, weights=WEIGHTS)
-=======
-    out = al.simulate_alignment(model, 60, n, rng=0, weights=WEIGHTS)
     monkeypatch.setattr(plan, "STORED", 0)
-    unseen = al.simulate_alignment(model, 60, n, rng=1, weights=WEIGHTS)
->>>>>>> 3e6152a (Map the matrix-free engine and choose its method in one plan)
+    implicit = al.simulation.simulate_alignment(model, 60, n, rng=1, weights=WEIGHTS)
     for name in ("top_eigenvalue", "squared_overlap"):
-        a, b = getattr(out, name), getattr(unseen, name)
+        a, b = getattr(out, name), getattr(implicit, name)
         z = (a.mean(0) - b.mean(0)) / np.sqrt((a.var(0) + b.var(0)) / n)
         assert np.abs(z).max() < 5, (name, z)
         # Weights share their draws, so differences have the same law, too. Without a signal they

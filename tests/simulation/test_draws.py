@@ -9,8 +9,8 @@ from attnlaw.simulation._matrix_free.compiled.draws import (
     fill_normal,
     fill_sign_tokens,
     fill_tokens,
-    seeded_state,
 )
+from attnlaw.simulation._matrix_free.stream import seeded_state
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_tokens_are_uniform_in_the_class_of_their_sign(state):
         assert chi2(6).sf(np.sum((counts - counts.mean()) ** 2) / counts.mean()) > 1e-4
 
 
-def test_coins_are_fair_and_shared(state):
+def test_signs_are_fair_and_shared(state):
     members, polarity = np.array([0, 1, 0, 2, 63]), np.array([1, 1, -1, 1, 1], dtype=np.int8)
     tokens = np.empty((40_000, 5), dtype=np.uint32)
     fill_sign_tokens(state, members, polarity, 50, tokens)

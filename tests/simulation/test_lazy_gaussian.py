@@ -6,40 +6,46 @@ from attnlaw.simulation._matrix_free.lazy_gaussian import (
     FullSpace,
     ImplicitBasis,
     LazyGaussian,
+    StreamedGaussian,
     gaussian_triangle,
 )
 
 V, D = 12, 7
 
 
-def asked(rng, rows, n_columns=D, A=None):
-    """A matrix asked in turn from both sides, to the end; questions and answers."""
-    table = LazyGaussian(rows, n_columns, rng)
-    questions, answers = [], []
+kinds = pytest.mark.parametrize("kind", [LazyGaussian, StreamedGaussian])
+
+
+def query_all(rng, rows, n_columns=D, A=None, kind=LazyGaussian):
+    """A matrix queried in turn from both sides, to the end; queries and answers."""
+    table = kind(rows, n_columns, rng)
+    queries, answers = [], []
     y = np.eye(1)
     while table.n_known < n_columns:
         image = table.multiply(y)
         W = image if A is None else A[: len(image), : len(image)] @ image
-        questions.append(W)
+        queries.append(W)
         answers.append(table.transpose_multiply(W))
         y = answers[-1] / np.linalg.norm(answers[-1])
-    return table, questions, answers
+    return table, queries, answers
 
 
+@kinds
 @pytest.mark.parametrize("seed", range(5))
-def test_every_answer_agrees_with_one_matrix(seed):
+def test_every_answer_agrees_with_one_matrix(seed, kind):
     rng = np.random.default_rng(seed)
     A = np.diag(rng.random(V))
-    table, questions, answers = asked(rng, FullSpace(V), A=A)
+    table, queries, answers = query_all(rng, FullSpace(V), A=A, kind=kind)
     Z = table.multiply(np.eye(D))
-    for question, answer in zip(questions, answers, strict=True):
-        np.testing.assert_allclose(Z.T[: len(answer)] @ question, answer, atol=1e-11)
-        np.testing.assert_allclose(Z.T[len(answer) :] @ question, 0, atol=1e-11)
+    for query, answer in zip(queries, answers, strict=True):
+        np.testing.assert_allclose(Z.T[: len(answer)] @ query, answer, atol=1e-11)
+        np.testing.assert_allclose(Z.T[len(answer) :] @ query, 0, atol=1e-11)
 
 
-def test_asking_again_reveals_nothing_new():
+@kinds
+def test_a_repeated_query_draws_nothing_new(kind):
     rng = np.random.default_rng(0)
-    table = LazyGaussian(FullSpace(V), D, rng)
+    table = kind(FullSpace(V), D, rng)
     w = rng.standard_normal((V, 2))
     first = table.transpose_multiply(w)
     again = table.transpose_multiply(np.hstack([w[:, :1] - 3 * w[:, 1:], 0 * w[:, :1]]))
@@ -52,28 +58,29 @@ def singular_values(draw, n):
     return np.array([np.linalg.svd(draw(), compute_uv=False) for _ in range(n)])
 
 
-def revealed(rng, space=FullSpace):
+def completed(rng, space=FullSpace, kind=LazyGaussian):
     """Z weighted on its rows, so that the singular values see more than the two sides' norms."""
     A = np.diag(np.linspace(0, 2, V))
-    table, *_ = asked(rng, space(V), A=A if space is FullSpace else None)
+    table, *_ = query_all(rng, space(V), A=A if space is FullSpace else None, kind=kind)
     return table.multiply(np.eye(D))
 
 
-def test_a_revealed_matrix_is_gaussian():
+@kinds
+def test_a_lazy_matrix_is_gaussian(kind):
     rng = np.random.default_rng(1)
     weight = np.linspace(0.5, 1.5, V)[:, None]
     drawn = singular_values(lambda: weight * rng.standard_normal((V, D)), 400)
-    found = singular_values(lambda: weight * revealed(rng), 400)
+    found = singular_values(lambda: weight * completed(rng, kind=kind), 400)
     for j in range(D):
         assert ks_2samp(drawn[:, j], found[:, j]).pvalue > 1e-4
     z = (drawn.mean(0) - found.mean(0)) / np.sqrt((drawn.var(0) + found.var(0)) / 400)
     assert np.abs(z).max() < 5
-    assert kstest(revealed(rng).ravel(), "norm").pvalue > 1e-4
+    assert kstest(completed(rng, kind=kind).ravel(), "norm").pvalue > 1e-4
 
 
 def test_without_the_projection_it_would_not_be(monkeypatch):
-    def careless(self, new, R):
-        fresh = self.rows.gaussian(len(R), self.rng) + new @ R.T  # not (I − PPᵀ) Ξ
+    def careless(self, new, R, fresh):
+        fresh = fresh + new @ R.T  # not (I − PPᵀ) Ξ
         self.n_known += len(R)
         self.newest = fresh
         self._images.append(fresh)
@@ -81,34 +88,34 @@ def test_without_the_projection_it_would_not_be(monkeypatch):
     monkeypatch.setattr(LazyGaussian, "_draw_images", careless)
     rng = np.random.default_rng(1)
     drawn = singular_values(lambda: rng.standard_normal((V, D)), 400)
-    found = singular_values(lambda: revealed(rng), 400)
+    found = singular_values(lambda: completed(rng), 400)
     assert ks_2samp(drawn[:, 0], found[:, 0]).pvalue < 1e-10
 
 
 @pytest.mark.parametrize("dimension", [V, 5])
-def test_vectors_of_an_unseen_space_have_the_inner_products_of_gaussians(dimension):
+def test_vectors_in_an_implicit_basis_have_the_inner_products_of_gaussians(dimension):
     rng = np.random.default_rng(2)
 
-    def unseen():
+    def implicit():
         space = ImplicitBasis(dimension)
         first, second = space.gaussian(3, rng), space.gaussian(2, rng)
         first = np.pad(first, ((0, len(second) - len(first)), (0, 0)))
         return np.hstack([first, second])
 
     drawn = singular_values(lambda: rng.standard_normal((dimension, 5)), 2000)
-    found = singular_values(unseen, 2000)
+    found = singular_values(implicit, 2000)
     for j in range(5):
         assert ks_2samp(drawn[:, j], found[:, j]).pvalue > 1e-4
 
 
-def test_two_matrices_may_share_an_unseen_space():
+def test_two_matrices_may_share_an_implicit_basis():
     rng = np.random.default_rng(3)
 
     def product():
         rows = ImplicitBasis(V)
         first, second = LazyGaussian(rows, 5, rng), LazyGaussian(rows, 4, rng)
         y = np.eye(1)
-        for _ in range(5):  # alternately asked, so that each is asked about what the other drew
+        for _ in range(5):  # in turn, so that each is queried about what the other drew
             inner = second.multiply(second.transpose_multiply(first.multiply(y)))
             y = first.transpose_multiply(inner) / 1000
         A, B = first.multiply(np.eye(5)), second.multiply(np.eye(4))

@@ -43,6 +43,8 @@ def choose(engine, monkeypatch):
     """
     if engine == "plain":
         monkeypatch.setattr(plan, "has_numba", lambda: False)
+    else:
+        monkeypatch.setattr(plan, "_seconds", np.inf)  # as after `prefer_compiled`
     if engine == "large":
         monkeypatch.setattr(plan, "LARGE", 1)
         monkeypatch.setattr(plan, "WIDE", 1)
@@ -70,27 +72,29 @@ def assert_same_law(model, dimension, n_trials):
 
 
 @pytest.mark.parametrize("reading", READINGS)
-def test_it_has_the_law_of_the_reference(reading):
+def test_it_has_the_law_of_the_direct_simulation(reading):
     assert_same_law(replace(MODEL, **READINGS[reading]), dimension=24, n_trials=150)
 
 
-@pytest.mark.parametrize("engine", ["plain", pytest.param("large", marks=needs_numba)])
+@engines
 @pytest.mark.parametrize("reading", ["token", "token, not centred"])
-def test_on_other_roads_it_has_the_law_of_the_reference(reading, engine, monkeypatch):
+def test_every_engine_has_the_law_of_the_direct_simulation(reading, engine, monkeypatch):
     choose(engine, monkeypatch)
     assert_same_law(replace(MODEL, **READINGS[reading]), dimension=24, n_trials=150)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("reading", READINGS)
-def test_it_has_the_law_of_the_reference_to_a_percent(reading):
+def test_it_has_the_law_of_the_direct_simulation_to_a_percent(reading):
     assert_same_law(replace(MODEL, **READINGS[reading]), dimension=60, n_trials=3000)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["plain", pytest.param("large", marks=needs_numba)])
+@engines
 @pytest.mark.parametrize("reading", ["token", "token, not centred", "small vocabulary"])
-def test_on_other_roads_it_has_the_law_of_the_reference_to_a_percent(reading, engine, monkeypatch):
+def test_every_engine_has_the_law_of_the_direct_simulation_to_a_percent(
+    reading, engine, monkeypatch
+):
     choose(engine, monkeypatch)
     assert_same_law(replace(MODEL, **READINGS[reading]), dimension=60, n_trials=3000)
 
@@ -102,8 +106,8 @@ def test_the_other_reading_would_be_noticed():
 
 
 def test_a_careless_table_would_be_noticed(monkeypatch):
-    def careless(self, new, R):
-        fresh = self.rows.gaussian(len(R), self.rng) + new @ R.T.astype(new.dtype)
+    def careless(self, new, R, fresh):
+        fresh = fresh + new @ R.T.astype(new.dtype)
         self.n_known += len(R)
         self.newest = fresh
         self._images.append(fresh)
@@ -180,14 +184,14 @@ def test_a_compiled_chain_finds_the_same(engine, monkeypatch):
         )
         run = TokenRun(noise, 80, rng, chained=chained)
         found += find_spikes(run, MODEL.signal_norm, tolerance=1e-20)
-        assert (len(run._state.images) == 2) == chained
+        assert (len(run._table.images) == 2) == chained
     np.testing.assert_allclose(found[0].values, found[1].values, rtol=1e-10)
     np.testing.assert_allclose(found[0].vectors[..., 0], found[1].vectors[..., 0], atol=1e-10)
 
 
 @needs_numba
 @pytest.mark.parametrize("vocab_ratio", [0.5, 3.0, 10.0])
-def test_in_single_precision_what_was_asked_stays_orthonormal(vocab_ratio):
+def test_in_single_precision_queried_vectors_stay_orthonormal(vocab_ratio):
     """Also where the vocabulary is exhausted: rounding is not taken for one more direction."""
     model = replace(MODEL, vocab_ratio=vocab_ratio)
     V = model.sizes(200).n_vocab
@@ -196,7 +200,7 @@ def test_in_single_precision_what_was_asked_stays_orthonormal(vocab_ratio):
         noise = TokenNoise(model, 200, rng, model.weights[None], sample_and_population(model, V))
         run, _ = begin_run(noise, 200, rng)
         run.advance(20)
-        P = run._state.asked[: run._state.counts[0]].astype(np.float64)
+        P = run._table.queried[: run._table.counts.queried].astype(np.float64)
         assert min(V, 100) <= len(P) <= V
         assert np.abs(P @ P.T - np.eye(len(P))).max() < 2e-6
 
@@ -218,9 +222,9 @@ def test_in_a_long_chain_rounding_does_not_grow(engine, monkeypatch):
     run.keep(np.array([False, False, True]))
     run.advance(150)
     if engine != "plain":
-        P = run._state.asked[: run._state.counts[0]].T
+        P = run._table.queried[: run._table.counts.queried].T
     else:
-        P = np.concatenate([chunk.T for chunk in table._asked._filled()], axis=1)
+        P = np.concatenate([chunk.T for chunk in table._queried._filled()], axis=1)
     P = P.astype(np.float64)
     assert np.abs(P.T @ P - np.eye(P.shape[1])).max() < 2e-5
     assert np.linalg.eigvalsh(run.matrix[0])[-1] < 1.1 * al.predict(MODEL).bulk_edge[0]
@@ -264,8 +268,8 @@ def test_results_do_not_depend_on_the_number_of_workers():
 
 def test_large_sweeps_are_matrix_free_by_default():
     model = replace(MODEL, signal_norm=np.linspace(0, 2, 20))
-    auto, asked = (al.simulate(model, 100, rng=0, method=m) for m in ("auto", "matrix-free"))
-    np.testing.assert_array_equal(auto.top_eigenvalue, asked.top_eigenvalue)
+    auto, explicit = (al.simulate(model, 100, rng=0, method=m) for m in ("auto", "matrix-free"))
+    np.testing.assert_array_equal(auto.top_eigenvalue, explicit.top_eigenvalue)
     small, reference = (al.simulate(MODEL, 30, rng=0, method=m) for m in ("auto", "reference"))
     np.testing.assert_array_equal(small.top_eigenvalue, reference.top_eigenvalue)
 

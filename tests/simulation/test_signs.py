@@ -28,13 +28,13 @@ CORRELATIONS = {
     "perfect chain": al.autoregressive_correlation(4, -1.0),
     "singular": np.full((3, 3), -1 / 3) + 4 / 3 * np.eye(3),
     "mild spike": al.spiked_correlation(2.0, [1, -1, 2, 0, 1]),
-    "hidden coin": np.outer(FACTOR, FACTOR) + np.diag(1 - FACTOR**2),
+    "hidden sign": np.outer(FACTOR, FACTOR) + np.diag(1 - FACTOR**2),
     "one position": np.eye(1),
 }
 
 
 @pytest.mark.parametrize("name", CORRELATIONS)
-def test_signs_have_exactly_the_correlation_asked_for(name):
+def test_signs_have_exactly_the_given_correlation(name):
     R = CORRELATIONS[name]
     signs = sample_signs(R, N, rng=1)
     assert signs.shape == (N, len(R))
@@ -49,8 +49,8 @@ def test_correlation_without_the_sine_would_fail():
     assert correlation_errors(R, np.where(g > 0, 1, -1)).max() > 5
 
 
-def test_strong_spike_is_beyond_gaussians_but_within_a_hidden_coin():
-    R = CORRELATIONS["hidden coin"]
+def test_strong_spike_is_beyond_gaussians_but_within_a_hidden_sign():
+    R = CORRELATIONS["hidden sign"]
     assert np.linalg.eigvalsh(np.sin(np.pi / 2 * R))[0] < -1e-3
     np.testing.assert_array_equal(attainable_correlation(R), R)
 

@@ -2,6 +2,7 @@
 
 import importlib
 import io
+import logging
 import os
 import sys
 import warnings
@@ -69,6 +70,7 @@ class Program(click.Group):
                 warnings.simplefilter("ignore")
                 warnings.simplefilter("default", UserWarning)  # RegimeWarning among them
                 warnings.showwarning = _show_warning
+                _show_logs()
                 code = super().main(*args, **settings)
             sys.stdout.flush()
             sys.exit(code if isinstance(code, int) else 0)
@@ -98,6 +100,22 @@ def _fail(message: str, code: int) -> NoReturn:
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     """Show a warning as a remark, without the line of code that it comes from."""
     click.echo("attnlaw: note: " + " ".join(str(message).split()), err=True)
+
+
+class _Remarks(logging.Handler):
+    """Shows what the library logs as remarks on stderr."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show one remark."""
+        click.echo("attnlaw: note: " + record.getMessage(), err=True)
+
+
+def _show_logs() -> None:
+    """Show what the library says while it works, such as that it compiles."""
+    logger = logging.getLogger("attnlaw")
+    logger.setLevel(logging.INFO)
+    if not any(isinstance(handler, _Remarks) for handler in logger.handlers):
+        logger.addHandler(_Remarks())
 
 
 @click.pass_context

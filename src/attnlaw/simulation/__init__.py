@@ -1,6 +1,19 @@
-"""Simulation: a model, a size and an `rng` give an observation. No closed form is used here."""
+"""Simulation: a model, a size and an `rng` give an observation. No closed form is used here.
+
+Begin with `pooled`: draw a table, signs, tokens, and pool them. `spectrum` forms covariances and
+finds their eigenpairs; `trials` repeats a trial, on one process or several, and `signs` draws
+signs with a given correlation.
+
+One module for each model: `pooled` (and `vocabulary`, for tokens that differ), `classes`,
+`mixtures`, `multi_head`, `attention`. What a classifier makes of them: `accuracy`,
+`class_accuracy`, `learning`; weights of a causal softmax: `causal`.
+
+`alignment`, and `simulate` at larger sizes, use the engine of `_matrix_free`, which forms neither
+table nor covariance; its docstring is a map of it.
+"""
 
 from attnlaw._dispatch import import_answers
+from attnlaw.simulation._matrix_free.plan import prefer_compiled
 from attnlaw.simulation.accuracy import ridge_coefficients
 from attnlaw.simulation.alignment import simulate_alignment
 from attnlaw.simulation.attention import (
@@ -27,6 +40,7 @@ __all__ = [
     "attention_matrix",
     "learn_weights",
     "pool",
+    "prefer_compiled",
     "ridge_coefficients",
     "sample_classes",
     "sample_pooled",

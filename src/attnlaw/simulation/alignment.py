@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from attnlaw._checks import Floats, Random, count, invalid_argument, real, real_array
 from attnlaw.models import PooledSequences
 from attnlaw.results import Alignment
-from attnlaw.simulation._matrix_free.plan import check_memory, matrix_free_memory
+from attnlaw.simulation._matrix_free.plan import check_memory, matrix_free_memory, use_compiled
 from attnlaw.simulation._matrix_free.trial import alignment_trial
 from attnlaw.simulation.workers import Progress, run_trials
 
@@ -88,9 +88,11 @@ def simulate_alignment(
     d = model.sizes(dimension).dimension
     if tolerance is not None:
         tolerance = float(real("tolerance", tolerance, above=0, below=1))
-    memory = matrix_free_memory(model, d, len(several), n_steps=10 + 6 * np.log10(d))
-    check_memory(count("n_jobs", n_jobs) * memory, d)
-    trial = partial(alignment_trial, model, d, several, tolerance)
+    n_trials, n_jobs = count("n_trials", n_trials), count("n_jobs", n_jobs)
+    n, n_steps = len(several), 10 + 6 * np.log10(d)
+    check_memory(n_jobs * matrix_free_memory(model, d, n, n_steps), d)
+    compiled = use_compiled(model, d, n_trials * n, 1, n_steps)
+    trial = partial(alignment_trial, model, d, several, tolerance, compiled=compiled)
     trials = run_trials(trial, n_trials, rng, n_jobs=n_jobs, progress=progress)
     values, overlaps = (np.stack(x) for x in zip(*trials, strict=True))
     if weights is None:

@@ -15,6 +15,7 @@ from attnlaw.simulation._matrix_free.plan import (
     choose_method,
     reference_memory,
     trial_memory,
+    use_compiled,
 )
 from attnlaw.simulation._matrix_free.trial import matrix_free_trial, rank_two_trial
 from attnlaw.simulation.pooled import PooledSample, class_means, sample_pooled
@@ -106,10 +107,13 @@ def simulate_sequences(
     array([False,  True])
     """
     choice("method", method, ("auto", *METHODS))
-    count("n_jobs", n_jobs)
+    n_trials, n_jobs = count("n_trials", n_trials), count("n_jobs", n_jobs)
     d = model.sizes(dimension).dimension
     check_memory(n_jobs * trial_memory(model, d, method), d)
-    trial = partial(METHODS[choose_method(method, model, d)], model, d)
+    chosen = choose_method(method, model, d)
+    trial = partial(METHODS[chosen], model, d)
+    if chosen == "matrix-free":
+        trial = partial(matrix_free_trial, model, d, compiled=use_compiled(model, d, n_trials))
     trials = run_trials(trial, n_trials, rng, n_jobs=n_jobs, progress=progress)
     return _gathered(trials, (len(trials), *np.shape(model.signal_norm)))
 

@@ -71,8 +71,9 @@ def cell(sweep: Sweep, index: int) -> Cell:
 
 def compute(sweep: Sweep, index: int) -> Floats:
     """Observe a cell: an array of shape `cell_shape`, truth values as 0 and 1."""
-    from attnlaw.simulation import simulate, simulate_accuracy
+    from attnlaw.simulation import prefer_compiled, simulate, simulate_accuracy
 
+    prefer_compiled()  # there are many cells, and each must take the same way in every process
     work = cell(sweep, index)
     size = (work.dimension, work.n_trials, np.random.default_rng(work.stream))
     seen: Spike | Accuracy

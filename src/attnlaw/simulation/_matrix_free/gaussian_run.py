@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from attnlaw._checks import Floats
 from attnlaw.models import PooledSequences
 from attnlaw.simulation._matrix_free.compiled import lanczos
-from attnlaw.simulation._matrix_free.stream import seeded_state
 from attnlaw.simulation._matrix_free.compiled.lazy_gaussian import empty_table
 from attnlaw.simulation._matrix_free.krylov import grown, orthonormal_blocks
 from attnlaw.simulation._matrix_free.noise import sample_gains
+from attnlaw.simulation._matrix_free.stream import seeded_state
 
 __all__ = ["GaussianRun", "bidiagonal_table"]
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from attnlaw._checks import Floats
+from attnlaw.simulation._matrix_free.stream import Stream
 
 __all__ = ["FullSpace", "ImplicitBasis", "LazyGaussian"]
 
@@ -37,11 +38,11 @@ class FullSpace:
     """R^dimension with its usual coordinates, all of them."""
 
     def __init__(self, dimension: int, dtype: DTypeLike = np.float64) -> None:
-        self.size, self._dtype = dimension, np.dtype(dtype)
+        self.size, self.dtype = dimension, np.dtype(dtype)
 
     def gaussian(self, n: int, rng: np.random.Generator) -> Vectors:
         """Draw n standard Gaussian vectors, the columns of an array of shape (size, n)."""
-        is_single = self._dtype == np.float32
+        is_single = self.dtype == np.float32
         return rng.standard_normal((self.size, n), dtype=np.float32 if is_single else np.float64)
 
 
@@ -143,7 +144,7 @@ class LazyGaussian:
         self.n_known = n_first
         self._queried, self._images = Columns(), Columns()
         self._lost = 0.0, 0.0  # inner products in the last two blocks of P, over eps
-        self.newest = rows.gaussian(n_first, rng)  # images of the directions drawn last
+        self.newest = self._gaussian(n_first)  # images of the directions drawn last
         self._images.append(self.newest)
 
     def multiply(self, coordinates: Floats) -> Vectors:
@@ -162,8 +163,20 @@ class LazyGaussian:
         inside = self._coordinates_inside(vectors)
         new, shares = self._split(vectors)
         R = gaussian_triangle(self.n_columns - self.n_known, new.shape[1], self.rng)
-        self._draw_images(new, R)
+        self._draw_images(new, R, self._gaussian(len(R)))
         return np.concatenate([inside, R @ shares])
+
+    def _gaussian(self, n: int) -> Vectors:
+        """Draw n standard Gaussian vectors on the rows' side."""
+        return self.rows.gaussian(n, self.rng)
+
+    def _orthonormal(self, vectors: Vectors, lengths: Floats) -> tuple[Vectors, Floats, float]:
+        """Return orthonormal columns of what is left of vectors, see `orthonormal`."""
+        return orthonormal(vectors, lengths, max(1e-7, 10 * float(np.finfo(vectors.dtype).eps)))
+
+    def _orthonormal_again(self, vectors: Vectors) -> tuple[Vectors, Floats, float]:
+        """Return orthonormal columns of unit vectors after a second projection."""
+        return orthonormal(vectors, np.ones(vectors.shape[1]), GENUINE)
 
     def _coordinates_inside(self, vectors: Vectors) -> Floats:
         if not self.chained:
@@ -186,25 +199,77 @@ class LazyGaussian:
         W = fitted(vectors, self.rows.size)
         lengths = np.sqrt(np.einsum("ij,ij->j", W, W, dtype=np.float64))
         W = W - self._queried.combine(self._queried.dot(W), self.rows.size)
-        new, shares, sine = orthonormal(W, lengths, max(1e-7, 10 * np.finfo(W.dtype).eps))
+        new, shares, sine = self._orthonormal(W, lengths)
         self._lost = self._lost[1], (1 + max(self._lost)) / sine
         if self._lost[1] > OBLIQUE:
             self._lost = self._lost[0], 1 / sine
             new = new - self._queried.combine(self._queried.dot(new), self.rows.size)
-            new, correction, _ = orthonormal(new, np.ones(new.shape[1]), GENUINE)
+            new, correction, _ = self._orthonormal_again(new)
             shares = correction @ shares
         self._queried.append(new)
         return new, shares
 
-    def _draw_images(self, new: Vectors, R: Floats) -> None:
-        """Draw the images of the directions Q₁ that R introduced."""
-        fresh = self.rows.gaussian(len(R), self.rng)
+    def _draw_images(self, new: Vectors, R: Floats, fresh: Vectors) -> None:
+        """Turn fresh Gaussians into the images of the directions Q₁ that R introduced."""
+        fresh = fitted(fresh, self.rows.size)
         fresh -= self._queried.combine(self._queried.dot(fresh), len(fresh))
         fresh += fitted(new, len(fresh)) @ R.T.astype(new.dtype)
         self.n_known += len(R)
         self.newest = fresh
         if not self.chained:
             self._images.append(fresh)
+
+
+class StreamedGaussian(LazyGaussian):
+    """A `LazyGaussian` on all coordinates that draws what the compiled loops draw, in their order.
+
+    R and the fresh Gaussians of a query are drawn before its new directions are known, for as
+    many of them as there can be, and directions are orthonormalised one after the other: see
+    `compiled.lazy_gaussian`.
+
+    Parameters
+    ----------
+    rows : FullSpace
+        The space of the rows' side.
+    n_columns, rng, n_first, chained
+        As in `LazyGaussian`.
+    """
+
+    def __init__(
+        self,
+        rows: FullSpace,
+        n_columns: int,
+        rng: np.random.Generator,
+        *,
+        n_first: int = 1,
+        chained: bool = False,
+    ) -> None:
+        self._stream, self._kind = Stream(rng), rows.dtype
+        super().__init__(rows, n_columns, rng, n_first=n_first, chained=chained)
+
+    def _gaussian(self, n: int) -> Vectors:
+        numbers = self._stream.normal(n * self.rows.size)
+        return numbers.reshape(n, self.rows.size).T.astype(self._kind)
+
+    def _orthonormal(self, vectors: Vectors, lengths: Floats) -> tuple[Vectors, Floats, float]:
+        return gram_schmidt(vectors, lengths, 10 * float(np.finfo(vectors.dtype).eps))
+
+    def _orthonormal_again(self, vectors: Vectors) -> tuple[Vectors, Floats, float]:
+        return gram_schmidt(vectors, np.ones(vectors.shape[1]), GENUINE)
+
+    def transpose_multiply(self, vectors: Vectors) -> Floats:
+        """Return the coordinates of Zᵀw for the columns w, drawing what is not yet known."""
+        inside, n = self._coordinates_inside(vectors), vectors.shape[1]
+        R = np.zeros((min(self.n_columns - self.n_known, n), n))
+        for i in range(len(R)):
+            R[i, i] = self._stream.chi(self.n_columns - self.n_known - i)
+            R[i, i + 1 :] = self._stream.normal(n - i - 1)
+        fresh = self._gaussian(len(R))
+        new, shares = self._split(vectors)
+        rank = min(len(R), new.shape[1])
+        R = R[:rank, : new.shape[1]]
+        self._draw_images(new, R, fresh[:, :rank])
+        return np.concatenate([inside, R @ shares])
 
 
 class Columns:
@@ -249,7 +314,7 @@ class Columns:
     def combine(self, coefficients: NDArray[np.floating], size: int) -> Vectors:
         """Return the combinations of the kept vectors, as columns of length `size`."""
         if not self._chunks:
-            return np.zeros((size, coefficients.shape[1]))
+            return np.zeros((size, coefficients.shape[1]), dtype=coefficients.dtype)
         start, total = 0, np.zeros(0)
         for chunk in self._filled():
             share = coefficients[start : start + len(chunk)].astype(chunk.dtype, copy=False)
@@ -279,6 +344,25 @@ def orthonormal(vectors: Vectors, lengths: Floats, least: float) -> tuple[Vector
     roots, turns = np.sqrt(values[kept]), turns[:, kept]
     Q = vectors @ (inverse[:, None] * turns / roots).astype(vectors.dtype)
     return Q, (turns * roots).T * lengths, float(np.sqrt(values[kept].min(initial=1.0)))
+
+
+def gram_schmidt(vectors: Vectors, lengths: Floats, least: float) -> tuple[Vectors, Floats, float]:
+    """Do as `orthonormal`, one vector after the other."""
+    n = vectors.shape[1]
+    Q, B, sine = np.empty_like(vectors), np.zeros((n, n)), 1.0
+    new = 0
+    for j in range(n):
+        x, done = vectors[:, j].copy(), Q[:, :new]
+        for _ in range(2 if new else 0):
+            share = done.T @ x
+            B[:new, j] += share
+            x -= done @ share
+        left = float(np.sqrt(np.einsum("i,i->", x, x, dtype=np.float64)))
+        if left > least * lengths[j]:
+            sine = min(sine, left / lengths[j])
+            Q[:, new], B[new, j] = x / vectors.dtype.type(left), left
+            new += 1
+    return Q[:, :new], B[:new], sine
 
 
 def fitted(array: Vectors, size: int) -> Vectors:

@@ -21,6 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from attnlaw._checks import Floats
 from attnlaw.models import PooledSequences
+from attnlaw.simulation._matrix_free import plan
 from attnlaw.simulation._matrix_free.gram import CompiledGram, TokenCovariance
 from attnlaw.simulation._matrix_free.lazy_gaussian import (
     FullSpace,
@@ -123,6 +124,7 @@ class TokenNoise:
         compiled: bool | None = None,
     ) -> None:
         _, V, N = model.sizes(dimension)
+        compiled = plan.has_numba() if compiled is None else compiled
         tokens = DrawnTokens(model.correlation, N, V, rng, compiled)
         self.rows = FullSpace(V, dtype)
         self.matrices = list(matrices)

@@ -2,12 +2,15 @@
 
 direct        forms every matrix (`simulation.pooled`)
 rank-two      forms the table and the pooled sequences, but no covariance: same numbers as direct
-matrix-free   forms neither table nor covariance; its loops over real tokens are compiled if numba
-              is installed, shared by threads where there are many tokens, and tiled where the
-              table is also larger than the caches
+matrix-free   forms neither table nor covariance; its loops over real tokens are compiled where
+              numba is installed and the work repays that, shared by threads where there are many
+              tokens, and tiled where the table is also larger than the caches
 """
 
+import logging
+import os
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 
@@ -23,8 +26,11 @@ __all__ = [
     "is_stored",
     "is_tiled",
     "matrix_free_memory",
+    "plain_seconds",
+    "prefer_compiled",
     "reference_memory",
     "trial_memory",
+    "use_compiled",
 ]
 
 METHODS = ("reference", "rank-two", "matrix-free")
@@ -37,6 +43,11 @@ PARTS = 4  # into which a large product is cut, however many threads: the sums s
 SLAB = 2**20  # sequences at most that are tiled together
 LONGEST = 2**13  # positions of a sequence that a tile can distinguish
 MOST_COLUMNS = 16  # vectors that a compiled product multiplies at once
+COMPILATION = 15.0  # seconds that compiling takes, once on a machine
+LOADING = 1.0  # seconds that loading takes what was compiled before
+
+logger = logging.getLogger("attnlaw.simulation")
+_seconds = 0.0  # of uncompiled work in this process, estimated
 
 
 def choose_method(method: str, model: PooledSequences, dimension: int) -> str:
@@ -57,6 +68,81 @@ def has_numba() -> bool:
     except ImportError:
         return False
     return True
+
+
+def prefer_compiled() -> None:
+    """Compile at the next opportunity in this process, however little work there seems to be.
+
+    For work that comes in many small calls, and where every call must take the same way.
+    """
+    global _seconds
+    _seconds = np.inf
+
+
+def use_compiled(
+    model: PooledSequences,
+    dimension: int,
+    n_trials: int,
+    n_matrices: int = 3,
+    n_steps: float | None = None,
+) -> bool:
+    """Decide whether some trials are run in compiled loops, and log when that means compiling.
+
+    Notes
+    -----
+    Compiled from the moment when the uncompiled work of this process, past and asked for now,
+    would take as long as compiling: never more than twice the time of the better choice. Both
+    ways draw the same random numbers and agree to the tolerance of a trial, except that in three
+    covariances of tokens that are not centred rounding decides which directions are new; those
+    are compiled whenever they can be, so that a seed has one answer.
+    """
+    global _seconds
+    if model.sizes(dimension).n_vocab == 0 or model.tokens_differ:
+        return False
+    if model.sampling == "token" and (model.centred or n_matrices == 1):
+        _seconds += n_trials * plain_seconds(model, dimension, n_matrices, n_steps)
+        if _seconds < (LOADING if _is_on_disk() else COMPILATION):
+            return False
+    if not has_numba():
+        return False
+    _announce()
+    return True
+
+
+def plain_seconds(
+    model: PooledSequences, dimension: int, n_matrices: int = 3, n_steps: float | None = None
+) -> float:
+    """Return about how long an uncompiled trial with real tokens takes: right to a factor of two.
+
+    Notes
+    -----
+    steps · (1 ms + columns · (0.2 µs V + 4 ns N L)): the calls of a step, and for each vector a
+    Gaussian image and two passes over the tokens.
+    """
+    _, V, N = model.sizes(dimension)
+    steps = _n_steps(dimension) if n_steps is None else n_steps
+    columns = n_matrices * (2 if model.centred else 4)
+    return float(steps * (1e-3 + columns * (2e-7 * V + 4e-9 * N * model.length)))
+
+
+@cache
+def _announce() -> None:
+    """Say, once, that loops are compiled unless they have been before."""
+    if not _is_on_disk():
+        logger.info("compiling once, about %.0f s", COMPILATION)
+
+
+def _n_steps(dimension: int) -> float:
+    """Return about how many steps of Lanczos find the edge of the bulk."""
+    return 20 + 2 * float(dimension ** (1 / 3))
+
+
+@cache
+def _is_on_disk() -> bool:
+    """Return whether numba's cache holds the compiled loops."""
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    place = Path(chosen) if chosen else Path(__file__).parent / "compiled" / "__pycache__"
+    return next(place.rglob("lanczos.advance_*.nbi"), None) is not None
 
 
 def is_stored(dimension: int) -> bool:
@@ -110,7 +196,7 @@ def matrix_free_memory(
     are stored: three for each step and each direction that it starts from.
     """
     d, V, N = model.sizes(dimension)
-    steps = 20 + 2 * d ** (1 / 3) if n_steps is None else n_steps
+    steps = _n_steps(d) if n_steps is None else n_steps
     if V == 0 or model.sampling == "gaussian":
         stored = 3 * (1 + n_matrices) * d if is_stored(d) else 0
         return int(8 * ((10 * steps) ** 2 + steps * stored))

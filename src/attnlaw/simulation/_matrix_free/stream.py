@@ -7,15 +7,17 @@ fixed matrix: many stretches of the one sequence are produced side by side.
 
 from functools import cache
 from math import erfc, exp, log, pi, sqrt
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw._checks import Floats
 
-__all__ = ["EDGES", "HEIGHTS", "TAIL", "Stream", "seeded_state"]
+__all__ = ["EDGES", "HEIGHTS", "TAIL", "Source", "Stream", "seeded_state"]
 
 Words = NDArray[np.uint64]
+Kind = TypeVar("Kind", bound=np.unsignedinteger)
 
 STEPS = 64  # words of a stretch
 MOST_STRETCHES = 1024  # a power of two
@@ -41,6 +43,23 @@ EDGES, HEIGHTS = _ziggurat()
 def seeded_state(rng: np.random.Generator) -> Words:
     """Return a state of xoshiro256++ (four words) drawn from a generator."""
     return np.frombuffer(bytearray(rng.bytes(32)), dtype=np.uint64)
+
+
+class Source(Protocol):
+    """Where tokens are drawn from."""
+
+    def tokens(self, signs: NDArray[np.int8], half: int, kind: type[Kind]) -> NDArray[Kind]:
+        """Draw a token for every sign, see `Stream.tokens`."""
+
+    def sign_tokens(
+        self,
+        n: int,
+        members: NDArray[np.intp],
+        polarity: NDArray[np.int8],
+        half: int,
+        kind: type[Kind],
+    ) -> NDArray[Kind]:
+        """Draw n sequences with independent or shared signs, see `Stream.sign_tokens`."""
 
 
 class Stream:
@@ -132,34 +151,54 @@ class Stream:
             if v > 0 and log(_uniform(self.words(1)[0])) < x**2 / 2 + delta * (1 - v + log(v)):
                 return sqrt(2 * delta * v)
 
-    def tokens(self, is_negative: NDArray[np.bool_], half: int) -> NDArray[np.uint64]:
-        """Return a token for every sign, see `compiled.draws.fill_tokens`."""
-        drawn, missing = [], is_negative.size
+    def tokens(self, signs: NDArray[np.int8], half: int, kind: type[Kind]) -> NDArray[Kind]:
+        """Draw a token for every sign: among the first `half` for +1, among the others for −1."""
+        drawn, missing = [np.empty(0, dtype=np.uint64)], signs.size
         while missing:
             token, is_fair = _below(self.words(missing), half)
             drawn.append(token[is_fair])
             missing -= len(drawn[-1])
-        tokens = np.concatenate(drawn).reshape(is_negative.shape)
-        return np.asarray(tokens + np.uint64(half) * is_negative)
+        tokens = np.concatenate(drawn).reshape(signs.shape)
+        return (tokens + np.uint64(half) * (signs < 0)).astype(kind)
 
     def sign_tokens(
-        self, n: int, members: NDArray[np.intp], polarity: NDArray[np.int8], half: int
-    ) -> NDArray[np.uint64]:
-        """Return tokens with independent signs, see `compiled.draws.fill_sign_tokens`."""
-        length, turned = len(members), (polarity > 0).astype(np.uint64)
-        tokens, row = np.empty((n, length), dtype=np.uint64), 0
+        self,
+        n: int,
+        members: NDArray[np.intp],
+        polarity: NDArray[np.int8],
+        half: int,
+        kind: type[Kind],
+    ) -> NDArray[Kind]:
+        """Draw n sequences whose positions have independent signs, or share one of at most 64.
+
+        Parameters
+        ----------
+        n : int
+            Number of sequences.
+        members : array of int, shape (length,)
+            The sign of each position.
+        polarity : array of ±1, shape (length,)
+            Whether the position has that sign or the opposite one.
+        half : int
+            Tokens in each class.
+        kind : type
+            Of the result.
+        """
+        length, which, turned = len(members), members.astype(np.uint64), polarity > 0
+        tokens, row = np.empty((n, length), dtype=kind), 0
         while row < n:
             most = min(n - row, max(1, BATCH // (1 + length)))
             words = self._look(most * (1 + length)).reshape(most, -1)
             token, is_fair = _below(words[:, 1:], half)
             n_fair = most if is_fair.all() else int(np.argmin(is_fair.all(axis=1)))
-            signs = words[:n_fair, :1] >> members.astype(np.uint64) & np.uint64(1) ^ turned
-            tokens[row : row + n_fair] = token[:n_fair] + signs * np.uint64(half)
+            is_negative = ((words[:n_fair, :1] >> which) & np.uint64(1)).astype(bool) ^ turned
+            tokens[row : row + n_fair] = token[:n_fair] + np.uint64(half) * is_negative
             self.words(n_fair * (1 + length))
             row += n_fair
             if n_fair < most:  # a row with a word that is drawn again: one by one
-                sign = self.words(1)[0] >> members.astype(np.uint64) & np.uint64(1) ^ turned
-                tokens[row] = self.tokens(sign.astype(bool), half)
+                is_negative = ((self.words(1) >> which) & np.uint64(1)).astype(bool) ^ turned
+                signs = np.where(is_negative, np.int8(-1), np.int8(1))
+                tokens[row] = self.tokens(signs, half, kind)
                 row += 1
         return tokens
 
@@ -194,7 +233,7 @@ def _below(words: Words, n: int) -> tuple[Words, NDArray[np.bool_]]:
 def _step(s: Words) -> Words:
     """Return the words of some states, the columns of `s`, which become the next states."""
     total = s[0] + s[3]
-    words = ((total << np.uint64(23)) | (total >> np.uint64(41))) + s[0]
+    words: Words = ((total << np.uint64(23)) | (total >> np.uint64(41))) + s[0]
     t = s[1] << np.uint64(17)
     s[2] ^= s[0]
     s[3] ^= s[1]
@@ -246,4 +285,4 @@ def _jumped(table: Words, states: Words) -> Words:
     ahead = np.zeros((states.shape[1], 4), dtype=np.uint64)
     for byte in range(32):
         ahead ^= table[byte, in_bytes[:, byte]]
-    return ahead.T
+    return np.asarray(ahead.T)

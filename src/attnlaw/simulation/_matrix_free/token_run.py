@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from attnlaw._checks import Floats
 from attnlaw.simulation._matrix_free.compiled import lanczos
-from attnlaw.simulation._matrix_free.stream import seeded_state
 from attnlaw.simulation._matrix_free.compiled.kernels import (
     WIDTHS,
     add_combinations,
@@ -24,6 +23,7 @@ from attnlaw.simulation._matrix_free.gram import CompiledGram
 from attnlaw.simulation._matrix_free.krylov import grown, orthonormal_blocks
 from attnlaw.simulation._matrix_free.noise import TokenNoise
 from attnlaw.simulation._matrix_free.plan import PARTS
+from attnlaw.simulation._matrix_free.stream import seeded_state
 
 __all__ = ["TokenRun"]
 

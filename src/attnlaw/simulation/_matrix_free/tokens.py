@@ -1,14 +1,12 @@
 """Sequences of tokens, drawn a part at a time: the sampler of the matrix-free engine."""
 
-from types import ModuleType
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw._checks import Floats
-from attnlaw.simulation._matrix_free import plan
-from attnlaw.simulation.pooled import sample_tokens
+from attnlaw.simulation._matrix_free.stream import Source, Stream
 from attnlaw.simulation.signs import sample_signs, sign_groups
 
 __all__ = ["DrawnTokens", "GivenTokens", "TokenSource", "smallest_kind"]
@@ -36,7 +34,10 @@ class GivenTokens:
 
 
 class DrawnTokens:
-    """Sequences of tokens as `sample_signs` and `sample_tokens` draw them, when they are taken.
+    """Sequences of tokens, drawn when they are taken: signs by R, then uniformly in their class.
+
+    The law is that of `sample_signs` and `sample_tokens`; this is the one place where the engine
+    draws tokens. Compiled or not, the tokens are the same.
 
     Parameters
     ----------
@@ -47,9 +48,10 @@ class DrawnTokens:
     n_vocab : int
         V.
     rng : Generator
-        Source of randomness; compiled draws begin at a state that it gives.
-    compiled : bool or None
-        Draw in a compiled loop; None: if numba is installed.
+        Source of randomness: of the signs, unless they are independent or shared, and of the
+        state from which the tokens are drawn.
+    compiled : bool
+        Draw in a compiled loop.
     """
 
     def __init__(
@@ -58,30 +60,26 @@ class DrawnTokens:
         n_samples: int,
         n_vocab: int,
         rng: np.random.Generator,
-        compiled: bool | None = None,
+        compiled: bool,
     ) -> None:
-        self.n_samples, self._n_vocab = n_samples, n_vocab
-        self._correlation, self._rng = correlation, rng
-        self._groups, self._words = sign_groups(correlation), None
-        self._draws: ModuleType | None = None
-        if plan.has_numba() if compiled is None else compiled:
-            from attnlaw.simulation._matrix_free.compiled import draws
+        self.n_samples, self._half = n_samples, n_vocab // 2
+        self._kind = smallest_kind(n_vocab)
+        self._correlation, self._groups, self._rng = correlation, sign_groups(correlation), rng
+        self._source: Source
+        if compiled:
+            from attnlaw.simulation._matrix_free.compiled.draws import CompiledStream
 
-            self._draws, self._words = draws, seeded_state(rng)
+            self._source = CompiledStream(rng)
+        else:
+            self._source = Stream(rng)
 
     def take(self, n: int) -> NDArray[np.integer]:
         """Draw n sequences: row of the table at every position, (n, length)."""
-        draws, groups, half = self._draws, self._groups, self._n_vocab // 2
-        if draws is None:
-            signs = sample_signs(self._correlation, n, self._rng)
-            return sample_tokens(signs, self._n_vocab, self._rng)
-        tokens = np.empty((n, len(self._correlation)), dtype=smallest_kind(self._n_vocab))
+        groups, half = self._groups, self._half
         if groups is not None and len(groups.leaders) <= 64:
-            draws.fill_sign_tokens(self._words, groups.members, groups.polarity, half, tokens)
-        else:
-            signs = sample_signs(self._correlation, n, self._rng)
-            draws.fill_tokens(self._words, signs, half, tokens)
-        return tokens
+            return self._source.sign_tokens(n, groups.members, groups.polarity, half, self._kind)
+        signs = sample_signs(self._correlation, n, self._rng)
+        return self._source.tokens(signs, half, self._kind)
 
 
 def smallest_kind(n_vocab: int) -> type[np.unsignedinteger]:

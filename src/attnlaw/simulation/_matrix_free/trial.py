@@ -20,7 +20,7 @@ from attnlaw.models.vocabulary import tokens_alike
 from attnlaw.results import Spike, exceeds_edge
 from attnlaw.simulation._matrix_free import plan
 from attnlaw.simulation._matrix_free.krylov import KrylovRun, ProductRun, find_spikes
-from attnlaw.simulation._matrix_free.lazy_gaussian import LazyGaussian, fitted
+from attnlaw.simulation._matrix_free.lazy_gaussian import LazyGaussian, StreamedGaussian, fitted
 from attnlaw.simulation._matrix_free.noise import (
     FreshNoise,
     GaussianNoise,
@@ -256,7 +256,7 @@ def begin_run(
         compiled = TokenRun(noise, dimension, rng, with_spikes=with_spikes)
         return compiled, compiled.spikes
     is_chain = n_matrices == 1 and not with_spikes
-    table = LazyGaussian(noise.rows, dimension, rng, chained=is_chain)
+    table = StreamedGaussian(noise.rows, dimension, rng, chained=is_chain)
     if with_spikes:
         spikes = table.transpose_multiply(noise.directions / noise.rows.size).T
     return product_run(noise, table, spikes), spikes

@@ -7,9 +7,29 @@ Compiled into the loop that needs it, the same ziggurat on xoshiro256++ takes ab
 import numpy as np
 
 from attnlaw.simulation._matrix_free.compiled.kernels import compiled
-from attnlaw.simulation._matrix_free.stream import EDGES, HEIGHTS, TAIL
+from attnlaw.simulation._matrix_free.stream import EDGES, HEIGHTS, TAIL, seeded_state
 
-__all__ = ["chi", "fill_normal", "fill_sign_tokens", "fill_tokens"]
+__all__ = ["CompiledStream", "chi", "fill_normal", "fill_sign_tokens", "fill_tokens"]
+
+
+class CompiledStream:
+    """Tokens as `stream.Stream` draws them, in compiled loops."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._words = seeded_state(rng)
+
+    def tokens(self, signs, half, kind):
+        """Draw a token for every sign, see `Stream.tokens`."""
+        out = np.empty(signs.shape, dtype=kind)
+        fill_tokens(self._words, signs, half, out)
+        return out
+
+    def sign_tokens(self, n, members, polarity, half, kind):
+        """Draw n sequences with independent or shared signs, see `Stream.sign_tokens`."""
+        out = np.empty((n, len(members)), dtype=kind)
+        fill_sign_tokens(self._words, members, polarity, half, out)
+        return out
+
 
 @compiled(inline="always")
 def _next(s0, s1, s2, s3):
