@@ -61,6 +61,7 @@ MANIFEST, LOCK, JOURNAL, RESULTS = "manifest.json", "lock", "cells.journal", "re
 SYNC_SECONDS = 1.0  # of work that a power cut may cost; a kill costs nothing that was written
 SOURCES = (  # what decides which numbers a cell observes
     "_checks.py",
+    "_dispatch.py",
     "_extras.py",
     "_machine.py",
     "_store.py",

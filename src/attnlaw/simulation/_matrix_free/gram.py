@@ -47,6 +47,7 @@ class TokenCovariance:
 
     Examples
     --------
+    >>> from attnlaw.simulation._matrix_free.tokens import GivenTokens
     >>> tokens, w = GivenTokens(np.array([[0, 1], [1, 1]])), np.array([[0.5, 0.5]])
     >>> K = TokenCovariance(tokens, 2, w, centred=False, dtype=np.float64)
     >>> K.multiply(np.eye(2), (0, 0))
