@@ -5,9 +5,10 @@ from dataclasses import FrozenInstanceError, replace
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 import attnlaw as al
+from attnlaw import weights
 
 
 def settings(**changes):
@@ -132,3 +133,39 @@ def test_bad_input_gets_the_sentence(change, sentence):
 def test_sizes_that_do_not_exist_get_the_sentence(change, dimension, sentence):
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}"):
         model(**change).sizes(dimension)
+
+
+def test_equal_models_compare_equal():
+    def mixture(**changes):
+        kinds = [al.prefix_correlation(n, prefix=5) for n in (5, 40)]
+        given = {"vocab_ratio": 0.5, "sample_ratio": 2.0, "signal_norm": 1.0, "weights": "mean"}
+        return al.SequenceMixture(correlations=kinds, **given | changes)
+
+    assert mixture() == mixture()
+    assert mixture() == mixture(weights=[al.mean_weights(5), al.mean_weights(40)], shares=[2, 2])
+    assert mixture() != mixture(shares=[1, 2])
+    assert mixture() != mixture(weights="causal")
+    assert mixture() != al.PooledSequences(
+        vocab_ratio=0.5, sample_ratio=2.0, signal_norm=1.0, correlation=np.eye(5), weights="mean"
+    )
+
+
+@pytest.mark.parametrize("name", ["mean", "causal", "last", "optimal", "direction"])
+def test_weights_are_known_by_name(name):
+    R = al.prefix_correlation(6, prefix=3)
+    numbers = {"vocab_ratio": 0.5, "sample_ratio": 2.0, "signal_norm": 1.0}
+    expected = weights.by_name(name, 6, R)
+    one = al.PooledSequences(correlation=R, weights=name, **numbers)
+    assert_array_equal(one.weights, expected)
+    kinds = al.SequenceMixture(correlations=[R, R], weights=[name, expected], **numbers)
+    assert_array_equal(kinds.weights[0], expected)
+    heads = al.MultiHeadPooling(correlation=R, weights=[name, expected], **numbers)
+    assert_array_equal(heads.weights, [expected, expected])
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones():
+    words = "weights must be one of 'mean', 'causal', 'last', 'optimal', 'direction', got 'median'"
+    with pytest.raises(ValueError, match=words):
+        al.PooledSequences(
+            vocab_ratio=1, sample_ratio=1, signal_norm=1, correlation=np.eye(2), weights="median"
+        )

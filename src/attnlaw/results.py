@@ -162,7 +162,7 @@ class Plan:
         """Sentences that say which needs cannot be met, and why; of a plan for one model."""
         if any(np.ndim(value) for value in vars(self).values()):
             raise invalid_argument(
-                "plan", "of a single model when its obstacles are asked for", self
+                "plan", "of a single model with one outlier when its obstacles are asked for", self
             )
         wanted, found = f"a squared overlap of {self.squared_overlap:.4g}", []
         if self.sample_ratio == 0 and self.sample_limit <= self.ceiling <= self.squared_overlap:

@@ -7,15 +7,17 @@ u the parameter in which ℓ = κ u(1+δy) and λ = κ u(1+δy)(1+γy) (see `att
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from attnlaw._checks import Floats, scalar_or_array
 from attnlaw._dispatch import answers
 from attnlaw.laws import Discrete, Law, MarchenkoPastur
 from attnlaw.laws.outliers import TINY, Poles, falling_root
 from attnlaw.models import PooledClasses
-from attnlaw.results import ClassSpikes, Thresholds
+from attnlaw.results import ClassSpikes, Plan, Thresholds
+from attnlaw.theory.inversion import search_plan
 from attnlaw.theory.validity import warn_if_far_from_limit
-from attnlaw.theory.verbs import law, predict, thresholds
+from attnlaw.theory.verbs import law, plan, predict, thresholds
 
 __all__: list[str] = []
 
@@ -203,6 +205,26 @@ def thresholds_of_classes(model: PooledClasses) -> Thresholds:
         population_signal=critical_scale(noise.edge_offset(delta)),
         sample_signal=critical_scale(noise.edge_offset(delta, gamma)),
     )
+
+
+@answers(plan)
+def plan_of_classes(model: PooledClasses, squared_overlap: ArrayLike = 0.8) -> Plan:
+    """Find the needs of a wanted overlap of each outlier by search, see `search_plan`.
+
+    Notes
+    -----
+    The ceiling is s²ω_j/(s²ω_j + δ tr Σ/d), ω_j the eigenvalues of AᵀA: where the signal rules,
+    the eigenvectors of C are those of (A + m)(A + m)ᵀ.
+    """
+    scale, delta = np.broadcast_arrays(model.signal_scale, model.vocab_ratio)
+    contrasts = _Contrasts.of(model)
+    strength = np.linalg.eigvalsh(contrasts.energy.sum(axis=0))[::-1].clip(min=0)
+    strength = scale[..., None] ** 2 * strength
+    mean_noise = delta[..., None] * float(contrasts.noise.residues.sum())
+    if model.sampling != "token":
+        mean_noise = np.zeros_like(mean_noise)
+    ceiling = strength / np.maximum(strength + mean_noise, TINY)
+    return search_plan(model, squared_overlap, ceiling)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ Letters: q, α, κ of each kind g; s the parameter of `attnlaw.laws.outliers`, y
 from functools import reduce
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from attnlaw._checks import Floats, Real, scalar_or_array
 from attnlaw._dispatch import answers
@@ -18,10 +19,11 @@ from attnlaw.laws.outliers import (
     white_population_overlap,
 )
 from attnlaw.models import SequenceMixture
-from attnlaw.results import Spike
-from attnlaw.theory.pooled import ceiling, spike_parameter
+from attnlaw.results import Plan, Spike, Thresholds
+from attnlaw.theory.inversion import search_plan
+from attnlaw.theory.pooled import ceiling, norm_ceiling, spike_parameter
 from attnlaw.theory.validity import warn_if_far_from_limit
-from attnlaw.theory.verbs import law, predict
+from attnlaw.theory.verbs import law, plan, predict, thresholds
 
 __all__: list[str] = []
 
@@ -123,6 +125,53 @@ def predict_mixture(model: SequenceMixture) -> Spike:
         mean_eigenvalue=full(edge),
         is_detectable=np.array(seen) if shape else bool(seen),
     )
+
+
+@answers(thresholds)
+def thresholds_of_mixture(model: SequenceMixture) -> Thresholds:
+    """Return the signal norms beyond which an eigenvalue leaves the bulk.
+
+    Notes
+    -----
+    With s at the edge, θ = (1+δy)/x (see `predict_mixture`) in the sample and, since the
+    population knows only means, θ = (κ̄/ᾱ)(δ + √δ) there; ‖μ‖² is θ, less δ for tokens and at
+    least 0.
+
+    Examples
+    --------
+    Sequences of unequal length hide the signal longer than one κ for all would:
+
+    >>> import attnlaw as al
+    >>> mixture = al.SequenceMixture(
+    ...     vocab_ratio=0.5, sample_ratio=2.0, signal_norm=1.0, weights="mean",
+    ...     correlations=[al.prefix_correlation(n, prefix=5) for n in (5, 40)],
+    ... )
+    >>> round(al.thresholds(mixture).sample_signal, 3)
+    0.403
+    """
+    delta, gamma = np.broadcast_arrays(model.vocab_ratio, model.sample_ratio)
+    noise = Poles.compound_poisson(model.noise_gains, model.kind_shares, gamma)
+    edge_offset = noise.edge_offset(1.0, delta)
+    response, _ = _response(model, noise, delta, edge_offset)
+    mean_noise = delta if model.sampling == "token" else np.zeros_like(delta)
+
+    def critical_norm(theta: Floats) -> Real:
+        return scalar_or_array(np.sqrt(np.maximum(theta - mean_noise, 0.0)))
+
+    with np.errstate(divide="ignore"):
+        population = (delta + np.sqrt(delta)) / np.asarray(model.snr)
+        sample = 1 / response
+    if model.signal_gain == 0:
+        population = sample = np.full(delta.shape, np.inf)
+    return Thresholds(
+        population_signal=critical_norm(population), sample_signal=critical_norm(sample)
+    )
+
+
+@answers(plan)
+def plan_of_mixture(model: SequenceMixture, squared_overlap: ArrayLike = 0.8) -> Plan:
+    """Find the needs of a wanted overlap by search, see `search_plan`."""
+    return search_plan(model, squared_overlap, norm_ceiling(model))
 
 
 def _response(

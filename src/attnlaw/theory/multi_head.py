@@ -13,14 +13,16 @@ from attnlaw._dispatch import answers
 from attnlaw.correlations import check_correlation
 from attnlaw.laws.outliers import TINY, OutlierCurve, falling_root
 from attnlaw.models import MultiHeadPooling
-from attnlaw.results import Spikes
-from attnlaw.theory.pooled import ceiling
+from attnlaw.results import Plan, Spikes, Thresholds
+from attnlaw.theory.inversion import search_plan
+from attnlaw.theory.pooled import ceiling, norm_ceiling
 from attnlaw.theory.validity import warn_if_far_from_limit
-from attnlaw.theory.verbs import predict
+from attnlaw.theory.verbs import plan, predict, thresholds
 
 __all__ = ["HeadCombination", "combine_heads"]
 
 _LEAST = 1e-30  # stands for the offset 0
+_LEAST_SPIKE = 1e-8  # nearer to the edge of the population, rounding hides outliers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,6 +157,56 @@ def predict_multi_head(model: MultiHeadPooling) -> Spikes:
     )
 
 
+@answers(thresholds)
+def thresholds_of_multi_head(model: MultiHeadPooling) -> Thresholds:
+    """Return the signal norms beyond which one, two, … eigenvalues leave the bulk.
+
+    Notes
+    -----
+    With the offset at the edge, of C or of S, θ_j is one over the j-th largest eigenvalue of
+    A^{1/2} diag(g) A^{1/2} (see `predict_multi_head`); ‖μ‖² is θ_j, less δ for tokens and at
+    least 0. Infinite for combinations of heads without signal.
+
+    Examples
+    --------
+    One head, infinite vocabulary, no correlation: the BBP threshold γ^{1/4}.
+
+    >>> import attnlaw as al
+    >>> heads = al.MultiHeadPooling(
+    ...     vocab_ratio=0.0, sample_ratio=0.0625, signal_norm=1.0, correlation=np.eye(4),
+    ...     weights=["mean"],
+    ... )
+    >>> al.thresholds(heads).sample_signal.round(9)
+    array([0.5])
+    """
+    shape = np.broadcast_shapes(np.shape(model.vocab_ratio), np.shape(model.sample_ratio))
+    delta, gamma = (
+        np.broadcast_to(x, shape)[..., None] for x in (model.vocab_ratio, model.sample_ratio)
+    )
+    mean_noise = delta if model.sampling == "token" else np.zeros_like(delta)
+    ratio = model.n_heads * gamma
+    blocks = _Blocks.of(model, delta)
+
+    def critical_norms(offset: Floats) -> Floats:
+        secular = blocks.secular(offset, np.ones_like(offset))[..., 0, :, :]
+        values = np.linalg.eigvalsh(secular)[..., ::-1]
+        kept = values > 1e-13 * np.maximum(values[..., :1], TINY)
+        theta = np.where(kept, 1 / np.where(kept, values, 1.0), np.inf)
+        return np.asarray(np.sqrt(np.maximum(theta - mean_noise, 0.0)))
+
+    edge = blocks.edge_between(np.full_like(delta, _LEAST), blocks.reach + 10 * ratio, ratio)
+    return Thresholds(
+        population_signal=critical_norms(np.full_like(delta, _LEAST_SPIKE)),
+        sample_signal=critical_norms(np.maximum(edge, _LEAST_SPIKE)),
+    )
+
+
+@answers(plan)
+def plan_of_multi_head(model: MultiHeadPooling, squared_overlap: ArrayLike = 0.8) -> Plan:
+    """Find the needs of a wanted overlap of each outlier by search, see `search_plan`."""
+    return search_plan(model, squared_overlap, norm_ceiling(model))
+
+
 def _spike_offsets(
     blocks: "_Blocks", theta: Floats, margin: Floats
 ) -> tuple[Floats, NDArray[np.bool_]]:
@@ -169,7 +221,7 @@ def _spike_offsets(
         return np.asarray(np.diagonal(values, axis1=-2, axis2=-1) - 1)
 
     shape = (*theta.shape[:-1], len(blocks.kappa))
-    low = np.full(shape, 1e-8)
+    low = np.full(shape, _LEAST_SPIKE)
     high = blocks.reach + margin + theta * blocks.signal.trace() / blocks.top
     exists = excess(low) > 0
     found = falling_root(excess, low, np.broadcast_to(high, shape))

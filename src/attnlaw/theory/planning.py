@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._checks import Floats, invalid_argument, real, scalar_or_array
+from attnlaw._checks import Floats, scalar_or_array
 from attnlaw._dispatch import answers
 from attnlaw.laws.outliers import (
     TINY,
@@ -17,6 +17,7 @@ from attnlaw.laws.outliers import (
 )
 from attnlaw.models import PooledSequences
 from attnlaw.results import Plan
+from attnlaw.theory.inversion import wanted_overlap
 from attnlaw.theory.pooled import ceiling, spike_parameter
 from attnlaw.theory.verbs import plan
 from attnlaw.theory.vocabulary import plan_vocabulary
@@ -75,13 +76,7 @@ def plan_of_sequences(model: PooledSequences, squared_overlap: ArrayLike = 0.8) 
     >>> round(al.predict(replace(model, sample_ratio=needs.sample_ratio)).squared_overlap, 12)
     0.8
     """
-    wanted = np.asarray(real("squared_overlap", squared_overlap, above=0, below=1))
-    try:
-        shape = np.broadcast_shapes(wanted.shape, model.shape)
-    except ValueError:
-        raise invalid_argument(
-            "squared_overlap", f"broadcastable to {model.shape}", wanted
-        ) from None
+    wanted, shape = wanted_overlap(model, squared_overlap)
     delta, gamma, norm, zeta = np.broadcast_arrays(
         model.vocab_ratio, model.sample_ratio, model.signal_norm, wanted
     )

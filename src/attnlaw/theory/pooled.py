@@ -23,14 +23,21 @@ from attnlaw.laws.outliers import (
     white_overlap,
     white_population_overlap,
 )
-from attnlaw.models import PooledSequences
+from attnlaw.models import MultiHeadPooling, PooledSequences, SequenceMixture
 from attnlaw.models.vocabulary import tokens_alike
 from attnlaw.results import Spike, Thresholds
 from attnlaw.theory.validity import warn_if_far_from_limit
 from attnlaw.theory.verbs import law, predict, thresholds
 from attnlaw.theory.vocabulary import predict_vocabulary, vocabulary_thresholds
 
-__all__ = ["bulk_edge", "ceiling", "edge_parameter", "spike_parameter", "squared_overlap"]
+__all__ = [
+    "bulk_edge",
+    "ceiling",
+    "edge_parameter",
+    "norm_ceiling",
+    "spike_parameter",
+    "squared_overlap",
+]
 
 BLOCK = 2**14
 """Points of a grid that are evaluated at a time: arrays below 128 KiB, which stay in cache and for
@@ -355,3 +362,11 @@ def spike_parameter(norm: Floats, delta: Floats, snr: ArrayLike, *, token: bool)
 def ceiling(norm: Floats, delta: Floats) -> Floats:
     """Return ‖μ‖²/(‖μ‖²+δ), and 0 where there is no signal."""
     return np.asarray(norm**2 / np.maximum(norm**2 + delta, TINY))
+
+
+def norm_ceiling(model: SequenceMixture | MultiHeadPooling) -> Floats:
+    """Return the ceiling of a model's plan, with an axis for the outliers: 1 if idealised."""
+    if model.sampling != "token":
+        return np.ones(1)
+    norm, delta = np.broadcast_arrays(model.signal_norm, model.vocab_ratio)
+    return ceiling(norm, delta)[..., None]
