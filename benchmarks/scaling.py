@@ -13,10 +13,10 @@ import sys
 import time
 
 import numpy as np
+from attnlaw.figures.pooling import weighting
 
 import attnlaw as al
 from attnlaw.figures import alignment
-from attnlaw.figures.pooling import weighting
 
 TRIALS, ROUNDS, PROMISED = 400, 3, 1.7
 R = alignment.CORRELATIONS["prefix"]

@@ -142,11 +142,15 @@ def check_correlation(correlation: ArrayLike) -> NDArray[np.float64]:
     return R
 
 
+def _checked_matrix(matrix: ArrayLike) -> NDArray[np.float64]:
+    return check_correlation(matrix)
+
+
 KINDS: Mapping[str, Callable[..., NDArray[np.float64]]] = {
     "prefix": prefix_correlation,
     "autoregressive": autoregressive_correlation,
     "spiked": spiked_correlation,
-    "matrix": check_correlation,
+    "matrix": _checked_matrix,
 }
 
 
@@ -158,7 +162,7 @@ def by_name(kind: str, **parameters: Any) -> NDArray[np.float64]:
     kind : "prefix", "autoregressive", "spiked" or "matrix"
         `prefix_correlation` and so on; a matrix is checked.
     **parameters
-        Arguments of that function; ``correlation`` of a matrix.
+        Arguments of that function; ``matrix`` of a matrix.
 
     Examples
     --------

@@ -11,6 +11,7 @@ from attnlaw.correlations import check_correlation
 __all__ = [
     "BY_CORRELATION",
     "BY_LENGTH",
+    "NAMES",
     "by_name",
     "causal_weights",
     "last_token_weights",
@@ -194,6 +195,16 @@ BY_CORRELATION: dict[str, Callable[[ArrayLike], NDArray[np.float64]]] = {
     "optimal": optimal_weights,
     "direction": optimal_direction,
 }
+
+
+NAMES = {
+    "mean": "every position alike",
+    "causal": "causal self-attention in high dimension",
+    "last": "the last position alone",
+    "optimal": "the largest SNR among weights that sum to one",
+    "direction": "the largest SNR among all weights",
+}
+"""What each name stands for."""
 
 
 def by_name(

@@ -12,7 +12,6 @@ from attnlaw.cli.options import (
     correlation_from,
     correlation_options,
     json_option,
-    named_weights,
     numbers,
 )
 from attnlaw.cli.output import print_json, print_table
@@ -87,7 +86,7 @@ def command(
         noise_spectrum=None if noise_spectrum is None else numbers("spectrum", noise_spectrum),
         signal_scale=scales if len(scales) > 1 else float(scales[0]),
         correlation=R,
-        weights=named_weights(weights, R) if given is None else given,
+        weights=weights if given is None else given,
         sampling=sampling,
     )
     spikes, thresholds = al.predict(model), al.thresholds(model)

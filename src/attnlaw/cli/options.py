@@ -19,7 +19,6 @@ __all__ = [
     "json_option",
     "model_from",
     "model_options",
-    "named_weights",
     "numbers",
 ]
 
@@ -28,13 +27,7 @@ Array = NDArray[np.float64]
 
 DIMENSION = click.IntRange(2, 2**40)
 
-WEIGHTS = {
-    "mean": "every position alike",
-    "causal": "causal self-attention in high dimension",
-    "last": "the last position alone",
-    "optimal": "the largest SNR among weights that sum to one",
-    "direction": "the largest SNR among all weights",
-}
+WEIGHTS = al.weights.NAMES
 
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document in place of tables."
@@ -134,7 +127,7 @@ def model_from(
         sample_ratio=sample_ratio,
         signal_norm=norms if len(norms) > 1 else float(norms[0]),
         correlation=R,
-        weights=named_weights(weights, R) if given is None else given,
+        weights=weights if given is None else given,
         sampling=sampling,
         centred=centred,
     )
@@ -174,20 +167,6 @@ def correlation_from(
     if autoregressive is not None:
         return al.autoregressive_correlation(L, autoregressive)
     return al.prefix_correlation(L, min(5, L) if prefix is None else prefix, within)
-
-
-def named_weights(name: str, correlation: Array) -> Array:
-    """Return the weights of that name for sequences with this correlation."""
-    if name == "optimal":
-        return al.optimal_weights(correlation)
-    if name == "direction":
-        return al.optimal_direction(correlation)
-    by_length = {
-        "mean": al.mean_weights,
-        "causal": al.causal_weights,
-        "last": al.last_token_weights,
-    }
-    return by_length[name](len(correlation))
 
 
 def numbers(name: str, text: str, ndim: int = 1) -> Array:

@@ -10,11 +10,11 @@ from attnlaw.cli.options import (
     correlation_from,
     correlation_options,
     json_option,
-    named_weights,
     numbers,
 )
 from attnlaw.cli.output import print_json, print_table
 from attnlaw.models import PooledSequences
+from attnlaw.weights import by_name
 
 __all__ = ["command"]
 
@@ -51,7 +51,9 @@ def command(weights: str, as_json: bool, **correlation: Any) -> None:
             vocab_ratio=0.0, sample_ratio=0.0, signal_norm=0.0, correlation=R, weights=w
         )
         for name, w in (
-            {name: named_weights(name, R) for name in names} if given is None else {"given": given}
+            {name: by_name(name, len(R), R) for name in names}
+            if given is None
+            else {"given": given}
         ).items()
     }
     if as_json:

@@ -8,11 +8,11 @@ from numpy.typing import ArrayLike, NDArray
 from attnlaw._checks import choice, invalid_argument, real_array
 from attnlaw.data.masks import remaining_weights
 from attnlaw.data.sequences import as_sequences
-from attnlaw.weights import causal_weights
+from attnlaw.weights import BY_LENGTH, by_name
 
 __all__ = ["pool_sequences", "position_weights"]
 
-NAMED = ("mean", "causal", "last")
+NAMED = tuple(BY_LENGTH)
 
 
 def pool_sequences(
@@ -83,7 +83,5 @@ def position_weights(
 
 
 def _named(name: str, length: int) -> NDArray[np.float64]:
-    if name == "causal" and length > 1:
-        return causal_weights(length)
-    w = np.full(length, 1 / length) if name == "mean" else np.eye(length)[-1]
-    return np.asarray(w)
+    """Return the weights of a name; one token has all of the weight."""
+    return by_name(name, length) if length > 1 else np.ones(length)

@@ -168,17 +168,10 @@ def correlation_from(values: Mapping[str, Value], *, checked: bool = True) -> Fl
 
 def weights_from(values: Mapping[str, Value], correlation: Floats, name: Value = "") -> Floats:
     """Return w: those named, or those that the values name."""
-    name, length = name or values["weights"], len(correlation)
+    name = str(name or values["weights"])
     if name == "own":
         return numbers_from("weights", values["own"])
-    if name == "optimal":
-        return al.optimal_weights(correlation)
-    makers = {
-        "mean": al.mean_weights,
-        "causal": al.causal_weights,
-        "last": al.last_token_weights,
-    }
-    return makers[str(name)](length)
+    return al.weights.by_name(name, len(correlation), correlation)
 
 
 def model_from(values: Mapping[str, Value], weights: Value = "") -> al.PooledSequences:

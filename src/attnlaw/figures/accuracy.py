@@ -20,7 +20,7 @@ from attnlaw.simulation import (
     simulate_accuracy,
 )
 from attnlaw.theory import predict_accuracy
-from attnlaw.weights import by_name, optimal_weights
+from attnlaw.weights import optimal_weights
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,7 +62,7 @@ def _model(name: str, norms: object) -> PooledSequences:
         sample_ratio=GAMMA,
         signal_norm=norms,  # type: ignore[arg-type]
         correlation=CORRELATION,
-        weights=by_name(name, len(CORRELATION), CORRELATION),
+        weights=name,
     )
 
 

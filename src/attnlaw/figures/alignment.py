@@ -12,7 +12,6 @@ from attnlaw.models import PooledSequences
 from attnlaw.plotting import style
 from attnlaw.simulation import simulate_alignment
 from attnlaw.theory import predict
-from attnlaw.weights import by_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,7 +59,7 @@ def _model(correlation: str, name: str, sampling: str, norms: object) -> PooledS
         sample_ratio=GAMMA,
         signal_norm=norms,  # type: ignore[arg-type]
         correlation=R,
-        weights=by_name(name, len(R), R),
+        weights=name,
         sampling=sampling,  # type: ignore[arg-type]
     )
 

@@ -12,7 +12,6 @@ from attnlaw.models import PooledSequences
 from attnlaw.plotting import style
 from attnlaw.simulation import simulate, simulate_spectrum
 from attnlaw.theory import predict
-from attnlaw.weights import by_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -63,7 +62,7 @@ def _model(panel: str) -> PooledSequences:
         sample_ratio=GAMMA,
         signal_norm=NORM,
         correlation=CORRELATION,
-        weights=by_name(name, len(CORRELATION), CORRELATION),
+        weights=name,
         centred=centred,
     )
 

@@ -55,7 +55,7 @@ def _model(prefix: int, name: str, norms: object) -> PooledSequences:
         sample_ratio=GAMMA,
         signal_norm=norms,  # type: ignore[arg-type]
         correlation=R,
-        weights=by_name(name, len(R), R),
+        weights=name,
         sampling="gaussian",
     )
 
@@ -108,7 +108,7 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
     for name in WEIGHTINGS:
         for length in (6, 8, 12, 20, 32, 50, 80, 128, 200):
             R = prefix_correlation(length, PREFIX)
-            w = by_name(name, length, R)
+            w = by_name(name, len(R), R)
             kappa = w @ w
             snr_lines.append({"weighting": name, "length": [length], "snr": w @ R @ w / kappa})
             mean, error = summary((sample_signs(R, n, rng) @ w) ** 2 / kappa)

@@ -12,7 +12,6 @@ from attnlaw.models import PooledSequences
 from attnlaw.plotting import style
 from attnlaw.simulation import simulate_alignment
 from attnlaw.theory import predict, thresholds
-from attnlaw.weights import by_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,7 +57,7 @@ def _model(name: str, sampling: str, delta: object, norms: object) -> PooledSequ
         sample_ratio=GAMMA,
         signal_norm=norms,  # type: ignore[arg-type]
         correlation=CORRELATION,
-        weights=by_name(name, len(CORRELATION), CORRELATION),
+        weights=name,
         sampling=sampling,  # type: ignore[arg-type]
     )
 

@@ -15,6 +15,7 @@ __all__ = [
     "LARGEST",
     "Gains",
     "Model",
+    "NamedWeights",
     "PooledModel",
     "Sampling",
     "Sizes",
@@ -36,6 +37,25 @@ class Model(Generic[Answer]):
         if type(other) is not type(self):
             return NotImplemented
         return same_fields(self, other)
+
+
+class NamedWeights:
+    """The weights of a model: given by name or as anything that makes an array, held as one.
+
+    It tells type checkers what a model takes and what it holds; the model checks.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, model: object, owner: type | None = None) -> Floats:
+        if model is None:
+            raise AttributeError(self.name)  # so that the field has no default
+        held: Floats = vars(model)[self.name]
+        return held
+
+    def __set__(self, model: object, value: ArrayLike) -> None:
+        vars(model)[self.name] = value
 
 
 class Sizes(NamedTuple):
@@ -115,7 +135,7 @@ class Gains:
     """What pooling by one weight vector does to signal and noise."""
 
     correlation: Floats
-    weights: Floats
+    weights: NamedWeights = NamedWeights()
 
     @property
     def length(self) -> int:

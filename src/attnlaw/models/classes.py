@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from attnlaw._checks import Floats, Real, frozen, invalid_argument, real_array
 from attnlaw.models.base import (
     Gains,
+    NamedWeights,
     PooledModel,
     Sampling,
     Sizes,
@@ -74,7 +75,7 @@ class PooledClasses(Gains, PooledModel[ClassSpikes]):
     sample_ratio: Real  # γ = d/N
     class_means: Floats  # M, a row for each class
     correlation: Floats  # R
-    weights: Floats  # w
+    weights: NamedWeights = NamedWeights()  # w
     class_shares: Floats | None = None  # π
     noise_spectrum: Floats | None = None  # eigenvalues of Σ
     signal_scale: Real = 1.0

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from attnlaw._checks import Floats, Real, frozen, invalid_argument, real_array
 from attnlaw.correlations import check_correlation
-from attnlaw.models.base import PooledModel, Sampling, set_field
+from attnlaw.models.base import NamedWeights, PooledModel, Sampling, set_field
 from attnlaw.results import Spikes
 from attnlaw.weights import by_name
 
@@ -53,7 +53,7 @@ class MultiHeadPooling(PooledModel[Spikes]):
     sample_ratio: Real  # γ = d/N
     signal_norm: Real  # ‖μ‖
     correlation: Floats  # R
-    weights: Floats  # w_h, a row for each head
+    weights: NamedWeights = NamedWeights()  # w_h, a row for each head
     sampling: Sampling = "token"
 
     def __post_init__(self) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnlaw._checks import Floats, Real, invalid_argument
-from attnlaw.models.base import Gains, PooledModel, Sampling, Sizes
+from attnlaw.models.base import Gains, NamedWeights, PooledModel, Sampling, Sizes
 from attnlaw.models.vocabulary import Vocabulary
 from attnlaw.results import Spike
 
@@ -59,7 +59,7 @@ class PooledSequences(Gains, PooledModel[Spike]):
     sample_ratio: Real  # γ = d/N
     signal_norm: Real  # ‖μ‖
     correlation: Floats  # R
-    weights: Floats  # w
+    weights: NamedWeights = NamedWeights()  # w
     sampling: Sampling = "token"
     centred: bool = True
     vocabulary: Vocabulary | None = None  # p, g, c

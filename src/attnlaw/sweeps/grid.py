@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 
 from attnlaw._checks import choice, count, invalid_argument
+from attnlaw.correlations import by_name
 from attnlaw.models import PooledSequences
 from attnlaw.models.base import LARGEST
 from attnlaw.results import Accuracy, Spike
 from attnlaw.simulation.trials import METHODS
 from attnlaw.sweeps.parameters import (
     ARRAYS,
-    CORRELATIONS,
-    WEIGHTS,
     axis,
     correlation_parameters,
     number,
@@ -204,10 +203,7 @@ class Sweep:
         >>> sweep.model({**sweep.parameters, "signal_norm": 2.0}).weights.round(3)
         array([0.5, 0.5, 0. , 0. ])
         """
-        kind = self.correlation["kind"]
-        R = CORRELATIONS[kind](
-            **{k: point.get(k, v) for k, v in self.correlation.items() if k != "kind"}
-        )
+        R = by_name(**{k: point.get(k, v) for k, v in self.correlation.items()})
         label = point["weights"]
         weights = label if isinstance(self.weights, str) else self.weights[label]
         return PooledSequences(
@@ -215,7 +211,7 @@ class Sweep:
             sample_ratio=point["sample_ratio"],
             signal_norm=point["signal_norm"],
             correlation=R,
-            weights=WEIGHTS[weights](R) if isinstance(weights, str) else np.array(weights),
+            weights=weights if isinstance(weights, str) else np.array(weights),
             sampling=point["sampling"],
             centred=point["centred"],
         )

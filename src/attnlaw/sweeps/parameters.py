@@ -9,31 +9,14 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlaw._checks import Floats, choice, count, invalid_argument, real, real_array
-from attnlaw.correlations import (
-    autoregressive_correlation,
-    check_correlation,
-    prefix_correlation,
-    spiked_correlation,
-)
-from attnlaw.weights import (
-    causal_weights,
-    last_token_weights,
-    mean_weights,
-    optimal_direction,
-    optimal_weights,
-)
+from attnlaw._checks import choice, count, invalid_argument, real, real_array
+from attnlaw.correlations import KINDS
+from attnlaw.weights import NAMES
 
-__all__ = ["CORRELATIONS", "WEIGHTS", "axis", "correlation_parameters", "weight_vectors"]
+__all__ = ["axis", "correlation_parameters", "weight_vectors"]
 
 Value = TypeVar("Value", bool, int, float, str)
 
-CORRELATIONS: dict[str, Callable[..., Floats]] = {
-    "prefix": prefix_correlation,  # length, prefix, within
-    "autoregressive": autoregressive_correlation,  # length, coefficient
-    "spiked": spiked_correlation,  # strength, direction
-    "matrix": lambda matrix: check_correlation(matrix),
-}
 REQUIRED: dict[str, tuple[str, ...]] = {
     "prefix": ("length", "prefix"),
     "autoregressive": ("length", "coefficient"),
@@ -43,14 +26,6 @@ REQUIRED: dict[str, tuple[str, ...]] = {
 DEFAULTS: dict[str, dict[str, float]] = {"prefix": {"within": 1.0}}
 WHOLE = ("length", "prefix")  # parameters that are whole numbers
 ARRAYS = ("direction", "matrix")  # parameters that are arrays and so never axes
-
-WEIGHTS: dict[str, Callable[[Floats], Floats]] = {
-    "mean": lambda R: mean_weights(len(R)),
-    "causal": lambda R: causal_weights(len(R)),
-    "last": lambda R: last_token_weights(len(R)),
-    "optimal": optimal_weights,
-    "direction": optimal_direction,
-}
 
 
 def axis(name: str, value: Any, check: Callable[[str, Any], Value]) -> Value | tuple[Value, ...]:
@@ -117,8 +92,8 @@ def correlation_parameters(correlation: Mapping[str, Any] | ArrayLike) -> dict[s
         correlation = {"kind": "matrix", "matrix": correlation}
     given = dict(correlation)
     if "kind" not in given:
-        raise invalid_argument("correlation.kind", "one of " + _listed(CORRELATIONS), None)
-    kind = choice("correlation.kind", given.pop("kind"), tuple(CORRELATIONS))
+        raise invalid_argument("correlation.kind", "one of " + _listed(KINDS), None)
+    kind = choice("correlation.kind", given.pop("kind"), tuple(KINDS))
     known = (*REQUIRED[kind], *DEFAULTS.get(kind, {}))
     for name in given:
         if name not in known:
@@ -147,7 +122,7 @@ def weight_vectors(weights: Any) -> str | dict[str, str | tuple[float, ...]]:
     Parameters
     ----------
     weights : str, list of str, mapping of label to name or vector, or vector
-        Names are those of `WEIGHTS`.
+        Names are those of `attnlaw.weights.by_name`.
 
     Examples
     --------
@@ -156,7 +131,7 @@ def weight_vectors(weights: Any) -> str | dict[str, str | tuple[float, ...]]:
     >>> weight_vectors({"mean": "mean", "first": [1, 0]})
     {'mean': 'mean', 'first': (1.0, 0.0)}
     """
-    name = option(*WEIGHTS)
+    name = option(*NAMES)
     if isinstance(weights, str):
         return name("weights", weights)
     if isinstance(weights, Mapping):

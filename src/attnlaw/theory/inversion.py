@@ -86,7 +86,7 @@ def search_plan(model: PooledModel[Any], squared_overlap: ArrayLike, ceiling: Ar
 class _Overlaps:
     """Predicted overlaps of a model as functions of one of its numbers, the outliers last."""
 
-    model: PooledModel[Any]
+    model: Any  # a PooledModel
     numbers: dict[str, Floats]  # ratios and signal, each of shape (…, 1)
     are_several: bool  # whether the model has an axis of outliers
 
@@ -125,7 +125,7 @@ class _Overlaps:
         """Return whether ζ is enough anywhere, and neighbours where it begins or ends to be."""
         grid = np.broadcast_to(GRID, (*zeta.shape, len(GRID)))
         enough = self.own(name, grid) >= zeta[..., None]
-        exists = enough.any(axis=-1)
+        exists = np.asarray(enough.any(axis=-1))
         for _ in range(STEPS):
             if from_the_end:
                 low = grid.shape[-1] - 1 - np.argmax(enough[..., ::-1], axis=-1)
