@@ -10,6 +10,7 @@ import attnlaw as al
 from attnlaw.data.sequences import as_sequences
 from attnlaw.estimators import learn_pooling_weights
 from attnlaw.estimators.alternation import Search, cross_position_covariance, hollow
+from attnlaw.estimators.gain import halves_of
 from attnlaw.simulation import sample_signs, sample_table, sample_tokens
 
 
@@ -210,11 +211,11 @@ def test_a_large_array_is_not_copied(monkeypatch, tmp_path):
     size = path.stat().st_size  # 20 MB
     on_disk = np.load(path, mmap_mode="r")
     tracemalloc.start()
-    learned = learn_pooling_weights(on_disk, n_bootstrap=100)
+    learned = learn_pooling_weights(on_disk)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 0.75 * size
-    in_memory = learn_pooling_weights(tokens, table=table, n_bootstrap=100)
+    in_memory = learn_pooling_weights(tokens, table=table)
     assert_allclose(learned.weights, in_memory.weights, atol=1e-3)
 
 
@@ -238,9 +239,7 @@ def test_a_large_mean_at_each_position_changes_nothing():
 def claims(correlation, signal_norm, n_seeds, **size):
     """Count how often a gain over mean pooling is claimed."""
     return sum(
-        learn_pooling_weights(
-            draw_tokens, table=table, rng=seed, n_bootstrap=400
-        ).gain_is_supported
+        learn_pooling_weights(draw_tokens, table=table, rng=seed).gain_is_supported
         for seed in range(n_seeds)
         for draw_tokens, table in [draw(correlation, signal_norm, seed, **size)]
     )
@@ -286,3 +285,40 @@ def test_hollow_takes_the_diagonal_away():
 def test_mistakes_are_named(arguments, words):
     with pytest.raises(ValueError, match=words):
         learn_pooling_weights(**arguments)
+
+
+def test_copies_are_kept_in_one_half_and_do_not_support_a_gain():
+    """With halves drawn at random, 17 of 30 samples of noise had a gain."""
+    supported = 0
+    for seed in range(25):
+        rng = np.random.default_rng(seed)
+        once = rng.standard_normal((40, 4, 12))
+        twice = np.concatenate([once, once + 0.02 * rng.standard_normal(once.shape)])
+        supported += learn_pooling_weights(twice, rng=seed).gain_is_supported
+    assert supported <= 4  # P(more) = 0.0003 at 2.5 %
+
+
+def test_halves_have_no_group_in_common():
+    rng = np.random.default_rng(0)
+    groups = np.unique(rng.zipf(1.6, 500), return_inverse=True)[1]
+    first, second = halves_of(groups, rng)
+    assert not set(groups[first]) & set(groups[second])
+    assert len(first) + len(second) == 500
+    largest = np.bincount(groups).max()
+    assert abs(len(first) - len(second)) <= max(1, 2 * largest - 500)
+
+
+@pytest.mark.parametrize(("N", "L", "d"), [(12, 3, 6), (30, 4, 10)])
+def test_small_samples_of_noise_support_no_gain_beyond_the_nominal_level(N, L, d):
+    supported = 0
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        learned = learn_pooling_weights(rng.standard_normal((N, L, d)), rng=seed)
+        supported += learned.gain_is_supported
+    assert supported <= 8  # P(more) = 0.001 at 2.5 %; 8 % of percentile bootstraps at N = 12
+
+
+def test_fewer_than_eight_different_sequences_are_rejected():
+    T = np.random.default_rng(0).standard_normal((5, 3, 10))
+    with pytest.raises(ValueError, match="at least 8 different sequences, got 5"):
+        learn_pooling_weights(np.concatenate([T] * 4))

@@ -38,10 +38,8 @@ class AttentionPooling(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         the mean, or the learned weights all the same.
     confidence : float
         Level of the interval on which that decision rests.
-    n_bootstrap : int
-        Number of bootstrap samples for it.
     random_state : int, RandomState or None
-        Source of the random starts, the halves and the bootstrap of "optimal".
+        Source of the random starts, and the halves of "optimal".
 
     Attributes
     ----------
@@ -83,7 +81,6 @@ class AttentionPooling(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         signed: bool | str = "auto",
         fallback: str | None = "mean",
         confidence: float = 0.95,
-        n_bootstrap: int = 2000,
         random_state: Any = None,
     ) -> None:
         self.weights = weights
@@ -93,7 +90,6 @@ class AttentionPooling(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.signed = signed
         self.fallback = fallback
         self.confidence = confidence
-        self.n_bootstrap = n_bootstrap
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, *, mask: Any = None, lengths: Any = None) -> Any:
@@ -122,7 +118,6 @@ class AttentionPooling(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 data,
                 signed=self.signed,
                 confidence=self.confidence,
-                n_bootstrap=self.n_bootstrap,
                 rng=int(seed),
             )
             kept = self.learned_.gain_is_supported or self.fallback is None

@@ -10,10 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlaw._checks import Floats, Random, count, invalid_argument, random_generator, real
+from attnlaw._checks import Floats, Random, invalid_argument, random_generator, real
 from attnlaw.data.sequences import as_sequences
 from attnlaw.estimators.alternation import best_direction
-from attnlaw.estimators.gain import bootstrap_means, judge, learn_and_judge, signal_power
+from attnlaw.estimators.gain import (
+    copies_apart,
+    halves_of,
+    judge,
+    learn_and_judge,
+    mean_interval,
+    signal_power,
+)
 
 __all__ = ["PoolingWeights", "learn_pooling_weights", "normalised"]
 
@@ -32,7 +39,7 @@ class PoolingWeights:
     snr: float  # wᵀRw/wᵀw of weights learned from half of the data, on the other half
     mean_snr: float  # of mean pooling on the same sequences, along whichever direction suits it
     snr_gain: float  # their difference, before either is brought within 0 … L
-    snr_gain_interval: tuple[float, float]  # bootstrap, at the level asked for
+    snr_gain_interval: tuple[float, float]  # at the confidence asked for
     gain_is_supported: bool  # whether that interval lies above 0
     signal_power: float  # of one token along the direction; the unit in which the snr is 1
 
@@ -45,7 +52,6 @@ def learn_pooling_weights(
     lengths: Any = None,
     signed: bool | str = "auto",
     confidence: float = 0.95,
-    n_bootstrap: int = 2000,
     rng: Random = 0,
 ) -> PoolingWeights:
     r"""Learn the pooling weights that keep the most signal, from sequences without labels.
@@ -68,10 +74,8 @@ def learn_pooling_weights(
         noun. Weights that are not negative look for what positions have in common.)
     confidence : float
         Level of the interval of the gain, between 0 and 1.
-    n_bootstrap : int
-        Number of bootstrap samples for it.
     rng : Generator, int or None
-        Source of the random starts, the halves and the bootstrap.
+        Source of the random starts and the halves.
 
     Returns
     -------
@@ -121,8 +125,15 @@ def learn_pooling_weights(
     level = float(np.asarray(real("confidence", confidence, above=0, below=1)))
     rng = random_generator(rng)
 
-    n_bootstrap = count("n_bootstrap", n_bootstrap)
-    halves = [data.take(np.sort(rows)) for rows in np.array_split(rng.permutation(N), 2)]
+    if signed not in (True, False, "auto"):
+        raise invalid_argument("signed", "True, False or 'auto'", signed)
+    groups = copies_apart(data, rng)
+    if groups.max() < 7:
+        raise invalid_argument(
+            "sequences", "at least 8 different sequences", int(groups.max()) + 1
+        )
+    rows = halves_of(groups, rng)
+    halves = [data.take(half) for half in rows]
     mean = [best_direction(half, np.full(L, L**-0.5), rng) for half in halves]
     of_mean = judge(halves, mean)
     mean_power = signal_power(data, mean, of_mean.covariance, rng)
@@ -132,8 +143,8 @@ def learn_pooling_weights(
     learned, uniform = found.held_out.fitted / power, found.held_out.uniform / power
     if mean_gains is not None and mean_gains.mean() > uniform.mean():
         uniform = mean_gains
-    gains = bootstrap_means(learned - uniform, n_bootstrap, rng)
-    low, high = np.quantile(gains, [(1 - level) / 2, (1 + level) / 2])
+    judged = groups[np.concatenate(rows[::-1])]  # fits to a half are judged by the other
+    low, high = mean_interval(learned - uniform, judged, level)
     return PoolingWeights(
         weights=normalised(found.best.weights),
         direction=found.best.direction,
@@ -141,7 +152,7 @@ def learn_pooling_weights(
         snr=float(np.clip(1 + learned.mean(), 0, L)),
         mean_snr=float(np.clip(1 + uniform.mean(), 0, L)),
         snr_gain=float(learned.mean() - uniform.mean()),
-        snr_gain_interval=(float(low), float(high)),
+        snr_gain_interval=(low, high),
         gain_is_supported=bool(low > 0),
         signal_power=power,
     )
