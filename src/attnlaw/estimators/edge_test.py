@@ -33,7 +33,7 @@ NARROWING = 3.5
 """Spread of the statistic is exp(−3.5 s/λ₊) of the Tracy–Widom law's.
 
 Measured at 21 combinations of δ from 0 to 2, γ from 0.1 to 3 and d from 30 to 150, with 1,200 to
-6,000 draws each: within 3 % at all but two of them (benchmarks/calibration.py --constants).
+6,000 draws each: within 3 % at all but two of them (benchmarks/edge_constants.py).
 """
 
 

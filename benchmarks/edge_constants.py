@@ -5,7 +5,7 @@
 2. `edge_spacing`: the coefficients c, e and the quantiles of T from Airy points, drawn as the
    largest eigenvalues of the tridiagonal GOE; false alarms at 5 % for several bulks.
 
-    python benchmarks/edge_calibration.py [--draws 1000] [--airy 20000]
+    python benchmarks/edge_constants.py [--draws 1000] [--airy 20000]
 """
 
 import argparse

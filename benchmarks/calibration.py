@@ -1,0 +1,259 @@
+"""How often noise is taken for a component, and how weak a signal is still found.
+
+Every setting is noise without a signal. Counted are the runs in which a method finds a component:
+
+- `signal_components` with nothing but the rows (what is known is used in settings named "known");
+- the edge of plain Marchenko–Pastur, (1+√γ)² times the mean eigenvalue;
+- `optht` 0.2.0, Gavish and Donoho's threshold for white noise of unknown level;
+- `screenot` 0.0.2, the optimal threshold for noise of unknown law, rank at most 10;
+- parallel analysis: eigenvalues above the largest of ten samples with permuted columns;
+- scikit-learn's PCA(n_components="mle").
+
+    pip install 'attnlaw[benchmarks]'
+    python benchmarks/calibration.py [--seeds 200] [--quick] [--only NAME ...] [--power 100]
+
+The settings marked * were used to choose constants, the others were not looked at before; those
+marked ! are known to be outside. How the constants of the edge tests were measured is in
+edge_constants.py. Exit code 0 if no other setting has more than 8 % false alarms beyond chance.
+"""
+
+import argparse
+import sys
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+from optht import optht
+from scipy.stats import beta
+from screenot.ScreeNOT import computeOptThreshold, createPseudoNoise
+from sklearn.decomposition import PCA
+
+import attnlaw as al
+from attnlaw.simulation import sample_pooled
+
+Rows = tuple[np.ndarray, dict]
+LARGEST_RANK = 10  # that ScreeNOT is told to expect
+MOST_FALSE_ALARMS = 0.08
+
+
+def tokens(
+    d: int, V: int, N: int, *, length: int = 10, table=None, exponent: float = 0.0, lengths=None
+) -> Callable[[np.random.Generator], Rows]:
+    """Means of tokens drawn with Zipf's frequencies k^(−exponent), of the given lengths."""
+
+    def draw(rng: np.random.Generator) -> Rows:
+        Z = rng.standard_normal((V, d)) if table is None else table(rng, (V, d))
+        p = np.arange(1, V + 1) ** -float(exponent)
+        n = np.full(N, length) if lengths is None else lengths(rng, N)
+        ids = np.searchsorted(np.cumsum(p / p.sum())[:-1], rng.random((N, n.max())))
+        ids[np.arange(n.max()) >= n[:, None]] = -1
+        padded = np.concatenate([Z, np.zeros((1, d))])
+        X = sum(padded[column] for column in ids.T) / n[:, None]
+        return X, {"ids": ids, "lengths": n}
+
+    return draw
+
+
+def entries(d: int, N: int, draw) -> Callable[[np.random.Generator], Rows]:
+    return lambda rng: (draw(rng, (N, d)), {})
+
+
+def scaled_rows(base, scales) -> Callable[[np.random.Generator], Rows]:
+    def draw(rng: np.random.Generator) -> Rows:
+        X, known = base(rng)
+        mean = X.mean(axis=0)
+        return mean + (X - mean) * scales(rng, len(X))[:, None], known
+
+    return draw
+
+
+def with_copies(base, share: float, error: float) -> Callable[[np.random.Generator], Rows]:
+    def draw(rng: np.random.Generator) -> Rows:
+        X, _ = base(rng)
+        again = X[rng.integers(len(X), size=int(share * len(X)))]
+        again = again + error * X.std() * rng.standard_normal(again.shape)
+        return np.concatenate([X, again]), {}
+
+    return draw
+
+
+def coloured(variances: np.ndarray, N: int) -> Callable[[np.random.Generator], Rows]:
+    return lambda rng: (rng.standard_normal((N, len(variances))) * np.sqrt(variances), {})
+
+
+def t(df: float):
+    return lambda rng, shape: rng.standard_t(df, shape)
+
+
+def normal(rng, shape):
+    return rng.standard_normal(shape)
+
+
+def uniform_lengths(low: int, high: int):
+    return lambda rng, N: rng.integers(low, high + 1, N)
+
+
+def geometric_lengths(mean: float):
+    return lambda rng, N: np.minimum(rng.geometric(1 / mean, N) + 1, 200)
+
+
+k = np.arange(1, 121)
+SETTINGS = {
+    # the issue's table and what constants were chosen on
+    "* tokens 100, 1000, 300": tokens(100, 1000, 300),
+    "* tokens 64, 300, 128": tokens(64, 300, 128),
+    "* tokens 50, 200, 100": tokens(50, 200, 100),
+    "* tokens 20, 200, 100": tokens(20, 200, 100),
+    "* tokens 16, 32, 400": tokens(16, 32, 400),
+    "tokens 384, 32000, 3000": tokens(384, 32000, 3000),
+    "* white 100, 300": entries(100, 300, normal),
+    "* t5 table": tokens(100, 200, 250, table=t(5)),
+    "* t3 entries": entries(100, 250, t(3)),
+    "* t3 rows": scaled_rows(entries(100, 250, normal), lambda r, n: r.chisquare(3, n) ** -0.5),
+    "* t4 entries": entries(100, 250, t(4)),
+    "* lengths 2-40": tokens(100, 200, 250, lengths=uniform_lengths(2, 40)),
+    "* near-copies, 5 %": with_copies(tokens(60, 300, 200), 0.3, 0.05),
+    "* power law (k+10)^-.7": coloured((k[:100] + 10.0) ** -0.7, 300),
+    # not looked at while constants were chosen
+    "tokens 80, 100, 160": tokens(80, 100, 160),
+    "tokens 120, 5000, 240": tokens(120, 5000, 240),
+    "tokens 40, 80, 600": tokens(40, 80, 600),
+    "more columns than rows": tokens(120, 300, 80),
+    "Laplace table": tokens(80, 240, 200, table=lambda r, s: r.laplace(size=s)),
+    "* Cauchy rows": scaled_rows(entries(80, 200, normal), lambda r, n: r.standard_cauchy(n)),
+    "t3 entries, 40 columns": entries(40, 300, t(3)),
+    "log-normal rows of tokens": scaled_rows(
+        tokens(80, 160, 200), lambda r, n: np.exp(r.standard_normal(n))
+    ),
+    "geometric lengths": tokens(80, 200, 240, lengths=geometric_lengths(12.0)),
+    "geometric lengths, known": tokens(80, 200, 240, lengths=geometric_lengths(12.0)),
+    "copies, half of the rows": with_copies(tokens(70, 200, 150), 1.0, 0.0),
+    "near-copies, 20 %": with_copies(tokens(80, 250, 200), 0.5, 0.2),
+    "linear spectrum .3-1.7": coloured(np.linspace(0.3, 1.7, 120), 360),
+    "power law k^-.7": coloured(k**-0.7, 360),
+    "Zipf 1, ids known": tokens(80, 400, 300, exponent=1.0),
+    "Zipf 1": tokens(80, 400, 300, exponent=1.0),
+    "Zipf 0.8": tokens(100, 1000, 300, exponent=0.8),
+    # outside: the bulk's tail is long, but not long enough to be seen as such (the first was found
+    # to be so among the settings that were not looked at before)
+    "! t4 table, 25 tokens": tokens(70, 350, 210, length=25, table=t(4)),
+    "! Zipf 0.5": tokens(100, 500, 1000, exponent=0.5),
+    "! power law k^-.3": coloured(k**-0.3, 360),
+}
+METHODS = ("signal_components", "plain MP", "optht", "ScreeNOT", "parallel", "PCA mle")
+
+
+def ours(name: str, X: np.ndarray, known: dict) -> int:
+    arguments: dict = {}
+    if name.endswith("ids known"):
+        arguments["tokens"] = known["ids"]
+    elif name.endswith("known"):
+        arguments["lengths"] = known["lengths"]
+    return al.signal_components(X, **arguments).test.n_signals
+
+
+def hard_threshold(ratio: float, s: np.ndarray) -> int:
+    """Count as `optht` does, which fails where it finds nothing."""
+    try:
+        return int(optht(ratio, sv=s, sigma=None))
+    except ValueError:
+        return 0
+
+
+def others(X: np.ndarray, rng: np.random.Generator) -> list[int]:
+    N, d = X.shape
+    C = X - X.mean(axis=0)
+    s = np.linalg.svd(C, compute_uv=False)[: min(N - 1, d)]
+    ratio = min(N, d) / max(N, d)
+    values = s**2 / N
+    edge = values.sum() / d * (1 + (d / N) ** 0.5) ** 2
+    noise = createPseudoNoise(s.copy(), min(LARGEST_RANK, len(s) // 4))
+    permuted = []
+    for _ in range(10):
+        P = rng.permuted(X, axis=0)
+        P -= P.mean(axis=0)
+        permuted.append(np.linalg.eigvalsh(P.T @ P if d <= N else P @ P.T)[::-1][: len(s)])
+    parallel = int(np.argmin(np.append(s**2 > np.max(permuted, axis=0)[: len(s)], False)))
+    mle = PCA(n_components="mle", svd_solver="full").fit(X).n_components_ if d < N else -1
+    return [
+        int(np.sum(values > edge)),
+        hard_threshold(ratio, s),
+        int(np.sum(s > computeOptThreshold(noise, ratio))),
+        parallel,
+        mle,
+    ]
+
+
+def interval(n_alarms: int, n: int) -> tuple[float, float]:
+    """Clopper and Pearson's 95 % interval."""
+    low = beta.ppf(0.025, n_alarms, n - n_alarms + 1) if n_alarms else 0.0
+    high = beta.ppf(0.975, n_alarms + 1, n - n_alarms) if n_alarms < n else 1.0
+    return float(low), float(high)
+
+
+def false_alarms(names: list[str], n_seeds: int) -> bool:
+    print(
+        f"False alarms at 5 %, {n_seeds} seeds (95 % interval); others: a twentieth of the seeds"
+    )
+    print(f"{'':28}{METHODS[0]:>24}" + "".join(f"{m:>11}" for m in METHODS[1:]))
+    within = True
+    for name in names:
+        n = n_seeds // 4 if "384" in name else n_seeds
+        found, rest = [], []
+        for seed in range(n):
+            rng = np.random.default_rng([sum(name.encode()), seed])
+            X, known = SETTINGS[name](rng)
+            found.append(ours(name, X, known))
+            if seed % 20 == 0:
+                rest.append(others(X, rng))
+        alarms = int(np.count_nonzero(found))
+        low, high = interval(alarms, n)
+        cells = "".join(
+            f"{'–':>11}" if min(column) < 0 else f"{np.mean(np.array(column) > 0):>10.0%} "
+            for column in zip(*rest, strict=True)
+        )
+        print(f"{name:28}{alarms / n:>8.1%} ({low:5.1%} – {high:5.1%}){cells}", flush=True)
+        within = within and (name.startswith("!") or low <= MOST_FALSE_ALARMS)
+    return within
+
+
+def power(n_runs: int) -> None:
+    """Print how often a signal is found at d=400, δ=.5, γ=.4, prefix 3 of 10, mean pooling."""
+    model = al.PooledSequences(
+        vocab_ratio=0.5,
+        sample_ratio=0.4,
+        signal_norm=0.0,
+        correlation=al.prefix_correlation(10, 3),
+        weights=al.mean_weights(10),
+    )
+    norms = (0.5, 0.75, 1.0, 1.25, 1.5)
+    print(f"\nSignal found, {n_runs} runs (d=400, δ=.5, γ=.4), at squared norms {norms}")
+    for name, arguments in (("V known", {"n_tokens": 800}), ("nothing known", {})):
+        shares = []
+        for q in norms:
+            runs = [sample_pooled(model, 400, 10_000 + s).pooled(q**0.5) for s in range(n_runs)]
+            shares.append(
+                np.mean([al.signal_components(X, **arguments).test.n_signals > 0 for X in runs])
+            )
+        print(f"{name:28}" + "".join(f"{share:>8.0%}" for share in shares), flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=200)
+    parser.add_argument("--quick", action="store_true", help="40 seeds of the small settings")
+    parser.add_argument("--only", nargs="*", help="settings whose name contains one of these")
+    parser.add_argument("--power", type=int, default=0, metavar="RUNS")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    names = [n for n in SETTINGS if not options.only or any(o in n for o in options.only)]
+    if options.quick:
+        names, options.seeds = [n for n in names if "384" not in n], 40
+    within = false_alarms(names, options.seeds)
+    if options.power:
+        power(options.power)
+    return 0 if within else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
