@@ -16,7 +16,7 @@ from attnlaw.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from attnlaw.diagnostics.heads import AttentionMaps, HeadsReport
+    from attnlaw.diagnostics import AttentionMaps, HeadsReport
 
 __all__ = ["command"]
 

@@ -24,6 +24,8 @@ from attnlaw.diagnostics.heads import (
     HeadFinding,
     HeadsReport,
     attention_maps,
+    head_histogram,
+    holds_attention,
     inspect_heads,
     maps_from_queries,
     maps_from_scores,
@@ -33,7 +35,12 @@ from attnlaw.diagnostics.heads import (
 from attnlaw.diagnostics.pooling.advice import advise_pooling
 from attnlaw.diagnostics.pooling.candidates import PoolingAdvice, PoolingCandidate
 from attnlaw.diagnostics.pooling.learning_curve import LearningCurve, predict_learning_curve
-from attnlaw.diagnostics.tables.inspection import TableOutlier, TableReport, inspect_table
+from attnlaw.diagnostics.tables.inspection import (
+    TableOutlier,
+    TableReport,
+    inspect_table,
+    noise_law,
+)
 from attnlaw.diagnostics.tables.noise import population_spectrum
 from attnlaw.diagnostics.tables.subsets import SubsetCheck, check_subsets
 
@@ -52,12 +59,15 @@ __all__ = [
     "attention_maps",
     "check_subsets",
     "encode_texts",
+    "head_histogram",
+    "holds_attention",
     "inspect_heads",
     "inspect_table",
     "list_arrays",
     "maps_from_queries",
     "maps_from_scores",
     "model_attention",
+    "noise_law",
     "population_spectrum",
     "predict_learning_curve",
     "read_array",

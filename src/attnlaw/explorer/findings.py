@@ -11,21 +11,22 @@ from attnlaw._checks import invalid_argument
 from attnlaw.data.examples import TABLES, example_table
 from attnlaw.data.readers import EmbeddingTable
 from attnlaw.diagnostics import (
+    AttentionMaps,
     HeadFinding,
     HeadsReport,
     PoolingAdvice,
     TableReport,
     advise_pooling,
+    holds_attention,
     inspect_heads,
     inspect_table,
     list_arrays,
     maps_from_queries,
+    noise_law,
     read_array,
     read_attention,
     read_table,
 )
-from attnlaw.diagnostics.heads import AttentionMaps, holds_attention
-from attnlaw.diagnostics.tables.inspection import noise_law
 from attnlaw.estimators import PoolingWeights
 from attnlaw.laws import BinnedSpectrum, SeparableLaw, bin_spectrum
 from attnlaw.simulation import sample_signs, sample_table, sample_tokens

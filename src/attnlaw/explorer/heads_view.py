@@ -5,7 +5,7 @@ from typing import Any
 import dash_mantine_components as dmc
 import numpy as np
 
-from attnlaw.diagnostics.heads.findings import HeadFinding, head_histogram
+from attnlaw.diagnostics import HeadFinding, head_histogram
 from attnlaw.explorer.charts import Look, Trace, bars, line, numbers, two_panels
 from attnlaw.explorer.controls import Values
 from attnlaw.explorer.findings import MOST_TOKENS, HeadsFinding

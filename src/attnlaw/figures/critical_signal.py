@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlaw import predict, thresholds
 from attnlaw.correlations import prefix_correlation
 from attnlaw.figures.figure import Check, Tables, z_check
 from attnlaw.figures.tables import Pieces, long_table, rows, summary
 from attnlaw.models import PooledSequences
 from attnlaw.plotting import style
 from attnlaw.simulation import sample_signs, simulate_alignment
-from attnlaw.theory import predict, thresholds
 from attnlaw.weights import by_name
 
 if TYPE_CHECKING:

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attnlaw import predict, thresholds
 from attnlaw.correlations import spiked_correlation
 from attnlaw.figures.figure import Check, Tables, z_check
 from attnlaw.figures.tables import SAMPLINGS, Pieces, long_table, rows, summary
 from attnlaw.models import PooledSequences
 from attnlaw.plotting import style
 from attnlaw.simulation import simulate_alignment
-from attnlaw.theory import predict, thresholds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

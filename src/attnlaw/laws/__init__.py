@@ -13,6 +13,7 @@
 - `_engine`: how free convolutions are evaluated; its docstring is a map.
 """
 
+from attnlaw.laws._engine.descent import Descent
 from attnlaw.laws._engine.free import ClosedFormLaw, FreeLaw
 from attnlaw.laws.binning import BinnedSpectrum, bin_spectrum, ks_distance, logarithmic_bins
 from attnlaw.laws.causal import CausalLaw
@@ -34,6 +35,7 @@ __all__ = [
     "CausalProfile",
     "CausalProfileLaw",
     "ClosedFormLaw",
+    "Descent",
     "Discrete",
     "FreeLaw",
     "FreeProfile",

@@ -6,7 +6,7 @@ import numpy as np
 
 from attnlaw._checks import Floats
 from attnlaw._extras import require
-from attnlaw.diagnostics.heads.findings import HeadFinding, HeadsReport, head_histogram
+from attnlaw.diagnostics import HeadFinding, HeadsReport, head_histogram
 from attnlaw.plotting import style
 from attnlaw.plotting.spectra import draw_bars
 

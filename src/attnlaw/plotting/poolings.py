@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnlaw._extras import require
-from attnlaw.diagnostics.pooling.candidates import PoolingAdvice, PoolingCandidate
+from attnlaw.diagnostics import PoolingAdvice, PoolingCandidate
 from attnlaw.laws import SeparableLaw, bin_spectrum
 from attnlaw.plotting import style
 from attnlaw.plotting.spectra import draw_binned, draw_outliers

@@ -7,10 +7,15 @@ limit.
 """
 
 from attnlaw._dispatch import import_answers
-from attnlaw.theory.attention import KeyNormOutlier, key_norm_outlier
+from attnlaw.theory.attention import (
+    KeyNormOutlier,
+    key_norm_outlier,
+    linear_energy,
+    score_energy,
+)
 from attnlaw.theory.importance import OptimalImportance, optimal_importance
 from attnlaw.theory.multi_head import HeadCombination, combine_heads
-from attnlaw.theory.pooled import bulk_edge, edge_parameter, squared_overlap
+from attnlaw.theory.pooled import bulk_edge, edge_parameter, spike_parameter, squared_overlap
 from attnlaw.theory.query_attention import (
     best_inverse_temperature,
     exponential_gain,
@@ -30,12 +35,15 @@ __all__ = [
     "exponential_gain",
     "key_norm_outlier",
     "law",
+    "linear_energy",
     "optimal_importance",
     "plan",
     "posterior_gain",
     "predict",
     "predict_accuracy",
     "random_attention_gains",
+    "score_energy",
+    "spike_parameter",
     "squared_overlap",
     "thresholds",
     "validity",

@@ -5,7 +5,12 @@ local models, ``measures`` says what one map shows by itself, ``nulls`` what ran
 same size show, ``inspection`` compares the two (`inspect_heads`), ``findings`` are the results.
 """
 
-from attnlaw.diagnostics.heads.findings import VERDICTS, HeadFinding, HeadsReport
+from attnlaw.diagnostics.heads.findings import (
+    VERDICTS,
+    HeadFinding,
+    HeadsReport,
+    head_histogram,
+)
 from attnlaw.diagnostics.heads.inspection import inspect_heads
 from attnlaw.diagnostics.heads.maps import (
     AttentionMaps,
@@ -22,6 +27,7 @@ __all__ = [
     "HeadFinding",
     "HeadsReport",
     "attention_maps",
+    "head_histogram",
     "holds_attention",
     "inspect_heads",
     "maps_from_queries",

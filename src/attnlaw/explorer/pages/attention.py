@@ -15,7 +15,7 @@ from attnlaw.explorer.jobs import Job
 from attnlaw.explorer.simulation_panel import finished_job, register_simulation, simulation_panel
 from attnlaw.laws import Law
 from attnlaw.plotting import style
-from attnlaw.theory.attention import linear_energy, score_energy
+from attnlaw.theory import linear_energy, score_energy
 
 __all__ = ["PAGE"]
 

@@ -24,7 +24,7 @@ from attnlaw.explorer.parameters import (
 from attnlaw.explorer.simulation_panel import finished_job, register_simulation, simulation_panel
 from attnlaw.laws import Law
 from attnlaw.plotting import style
-from attnlaw.theory.pooled import spike_parameter
+from attnlaw.theory import spike_parameter
 
 __all__ = ["PAGE"]
 

@@ -16,8 +16,7 @@ from itertools import pairwise
 import numpy as np
 
 from attnlaw._checks import Floats, choice, invalid_argument
-from attnlaw.laws import ProfileLaw
-from attnlaw.laws._engine.descent import Descent
+from attnlaw.laws import Descent, ProfileLaw
 from attnlaw.laws.profile import Equations
 from attnlaw.models import SelfAttention
 from attnlaw.theory.attention.profiles import AttentionProfile, first_profile, norms_profile
