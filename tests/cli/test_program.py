@@ -10,6 +10,7 @@ import time
 import numpy as np
 import psutil
 import pytest
+from interruptible import heed_interrupts
 
 import attnlaw as al
 from attnlaw._extras import MissingExtra
@@ -179,6 +180,7 @@ def test_interruption_of_several_workers_is_quiet_too():
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=heed_interrupts,
     )
     while len(psutil.Process(process.pid).children()) < 2:
         time.sleep(0.1)

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from interruptible import heed_interrupts
 
 from attnlaw.cli.sweep import _Bar
 from attnlaw.sweeps import load_sweep, open_sweep
@@ -159,7 +160,9 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
     ours, theirs = pty.openpty()
     command = [*COMMAND, grid, "--out", tmp_path / "store", "--jobs", "2"]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
-    with subprocess.Popen(command, stdout=theirs, stderr=theirs, env=environment) as process:
+    with subprocess.Popen(
+        command, stdout=theirs, stderr=theirs, env=environment, preexec_fn=heed_interrupts
+    ) as process:
         os.close(theirs)
         journal = tmp_path / "store" / "cells.journal"
         end = time.monotonic() + 60

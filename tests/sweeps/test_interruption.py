@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 import numpy as np
 import psutil
 import pytest
+from interruptible import heed_interrupts
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from attnlaw.sweeps import Sweep, run_sweep
@@ -44,7 +45,12 @@ RUN = """
 def running(sweep, path, n_jobs):
     """A sweep in a process of its own."""
     command = [sys.executable, "-c", textwrap.dedent(RUN), json.dumps(sweep.as_mapping()), path]
-    process = subprocess.Popen([*command, str(n_jobs)], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*command, str(n_jobs)],
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_interrupts,
+    )
     try:
         yield process
     finally:
