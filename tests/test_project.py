@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tomllib
 from functools import reduce
 from importlib import import_module
 from pathlib import Path
@@ -80,3 +81,25 @@ def test_import_stays_light():
     script = f"import sys, attnlaw; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_lowest_versions_are_those_declared():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = project["optional-dependencies"]
+    extras = ("data", "estimators", "explorer", "figures", "fast", "sweeps", "cluster", "test")
+    declared = [*project["dependencies"], *(line for name in extras for line in wanted[name])]
+    floors = {}
+    for line in declared:
+        name, _, floor = line.partition(">=")
+        if floor:
+            floors[name] = floor.partition(",")[0]
+    pins = dict(
+        line.split("==")
+        for line in (ROOT / "requirements" / "lowest.txt").read_text().split("\n")
+        if "==" in line
+    )
+    assert len(floors) > 25
+    assert pins.keys() == floors.keys()
+    for name, pin in pins.items():
+        floor, pinned = ([*map(int, v.split(".")), 0, 0][:3] for v in (floors[name], pin))
+        assert pinned == floor, f"{name}: {pin} is not the lowest of >={floors[name]}"

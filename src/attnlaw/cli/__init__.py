@@ -21,7 +21,7 @@ COMMANDS = {
     "table": "Inspect an embedding table: noise, outliers, and a check that can fail.",
     "heads": "Compare attention heads with random ones: structure, outliers, verdicts.",
     "explore": "Open the explorer: the laws under sliders, in a browser.",
-    "reproduce": "Reproduce the figures of both papers: pictures, tables, report.",
+    "reproduce": "Reproduce the figures of the papers: pictures, tables, report.",
 }
 
 main = Program(

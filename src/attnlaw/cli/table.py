@@ -9,7 +9,7 @@ from attnlaw.cli.options import json_option
 from attnlaw.cli.output import print_json, print_table, save_json, save_picture, working
 
 if TYPE_CHECKING:
-    from attnlaw.diagnostics import TableReport
+    from attnlaw.diagnostics import TableOutlier, TableReport
 
 __all__ = ["command"]
 
@@ -103,6 +103,6 @@ def _print_report(report: "TableReport") -> None:
     click.echo(report.verdict)
 
 
-def _words(outlier: object) -> str:
-    high, low = outlier.highest_tokens, outlier.lowest_tokens  # type: ignore[attr-defined]
+def _words(outlier: "TableOutlier") -> str:
+    high, low = outlier.highest_tokens, outlier.lowest_tokens
     return " ".join(map(repr, high[:4])) + " … " + " ".join(map(repr, low[:4]))

@@ -208,7 +208,8 @@ def _over_chunks(
         pairs = zip(accumulators[::2], accumulators[1::2], strict=False)
         left = accumulators[len(accumulators) - len(accumulators) % 2 :]
         accumulators = [delayed(_merged)(a, b) for a, b in pairs] + left
-    return accumulators[0].compute()  # type: ignore[no-any-return]
+    total: CovarianceAccumulator = accumulators[0].compute()
+    return total
 
 
 def _accumulate_chunk(

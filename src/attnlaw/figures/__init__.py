@@ -1,4 +1,4 @@
-"""The figures of both papers, and ours: one module each, with compute(), draw() and check()."""
+"""The figures of the papers, and ours: one module each, with compute(), draw() and check()."""
 
 from importlib import import_module
 from typing import cast

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlaw._checks import Real
 from attnlaw.correlations import prefix_correlation
 from attnlaw.figures.figure import Check, Tables, z_check
 from attnlaw.figures.tables import Pieces, long_table, rows, summary
@@ -56,11 +57,11 @@ def setting(quick: bool) -> dict[str, str]:
     }
 
 
-def _model(name: str, norms: object) -> PooledSequences:
+def _model(name: str, norms: Real) -> PooledSequences:
     return PooledSequences(
         vocab_ratio=DELTA,
         sample_ratio=GAMMA,
-        signal_norm=norms,  # type: ignore[arg-type]
+        signal_norm=norms,
         correlation=CORRELATION,
         weights=name,
     )

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attnlaw._checks import Real
 from attnlaw.correlations import prefix_correlation, spiked_correlation
 from attnlaw.figures.figure import Check, Tables, z_check
 from attnlaw.figures.tables import SAMPLINGS, Pieces, long_table, rows, summary
-from attnlaw.models import PooledSequences
+from attnlaw.models import PooledSequences, Sampling
 from attnlaw.plotting import style
 from attnlaw.simulation import simulate_alignment
 from attnlaw.theory import predict
@@ -52,15 +53,15 @@ def setting(quick: bool) -> dict[str, str]:
     }
 
 
-def _model(correlation: str, name: str, sampling: str, norms: object) -> PooledSequences:
+def _model(correlation: str, name: str, sampling: Sampling, norms: Real) -> PooledSequences:
     R = CORRELATIONS[correlation]
     return PooledSequences(
         vocab_ratio=DELTA,
         sample_ratio=GAMMA,
-        signal_norm=norms,  # type: ignore[arg-type]
+        signal_norm=norms,
         correlation=R,
         weights=name,
-        sampling=sampling,  # type: ignore[arg-type]
+        sampling=sampling,
     )
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw import predict, thresholds
+from attnlaw._checks import Real
 from attnlaw.correlations import prefix_correlation
 from attnlaw.figures.figure import Check, Tables, z_check
 from attnlaw.figures.tables import Pieces, long_table, rows, summary
@@ -48,12 +49,12 @@ def setting(quick: bool) -> dict[str, str]:
     }
 
 
-def _model(prefix: int, name: str, norms: object) -> PooledSequences:
+def _model(prefix: int, name: str, norms: Real) -> PooledSequences:
     R = prefix_correlation(LENGTH, prefix)
     return PooledSequences(
         vocab_ratio=DELTA,
         sample_ratio=GAMMA,
-        signal_norm=norms,  # type: ignore[arg-type]
+        signal_norm=norms,
         correlation=R,
         weights=name,
         sampling="gaussian",

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnlaw import predict, thresholds
+from attnlaw._checks import Real
 from attnlaw.correlations import spiked_correlation
 from attnlaw.figures.figure import Check, Tables, z_check
 from attnlaw.figures.tables import SAMPLINGS, Pieces, long_table, rows, summary
-from attnlaw.models import PooledSequences
+from attnlaw.models import PooledSequences, Sampling
 from attnlaw.plotting import style
 from attnlaw.simulation import simulate_alignment
 
@@ -51,14 +52,14 @@ def setting(quick: bool) -> dict[str, str]:
     }
 
 
-def _model(name: str, sampling: str, delta: object, norms: object) -> PooledSequences:
+def _model(name: str, sampling: Sampling, delta: Real, norms: Real) -> PooledSequences:
     return PooledSequences(
-        vocab_ratio=delta,  # type: ignore[arg-type]
+        vocab_ratio=delta,
         sample_ratio=GAMMA,
-        signal_norm=norms,  # type: ignore[arg-type]
+        signal_norm=norms,
         correlation=CORRELATION,
         weights=name,
-        sampling=sampling,  # type: ignore[arg-type]
+        sampling=sampling,
     )
 
 

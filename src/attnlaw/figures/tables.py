@@ -12,6 +12,7 @@ from attnlaw._checks import Floats
 from attnlaw._store import atomic_path
 from attnlaw.figures.figure import Table, Tables
 from attnlaw.laws import bin_spectrum
+from attnlaw.models import Sampling
 from attnlaw.plotting.spectra import draw_bars
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ __all__ = [
     "summary",
 ]
 
-SAMPLINGS = ("token", "gaussian")
+SAMPLINGS: tuple[Sampling, ...] = ("token", "gaussian")
 
 Pieces = list[dict[str, Any]]
 """Parts of a long table, to be stacked."""

@@ -1,7 +1,7 @@
 """What is studied: frozen descriptions that validate themselves once."""
 
 from attnlaw.models.attention import SelfAttention
-from attnlaw.models.base import Model, PooledModel, Sizes
+from attnlaw.models.base import Model, PooledModel, Sampling, Sizes
 from attnlaw.models.classes import PooledClasses
 from attnlaw.models.mixtures import SequenceMixture
 from attnlaw.models.multi_head import MultiHeadPooling
@@ -16,6 +16,7 @@ __all__ = [
     "PooledModel",
     "PooledSequences",
     "QueryAttention",
+    "Sampling",
     "SelfAttention",
     "SequenceMixture",
     "Sizes",

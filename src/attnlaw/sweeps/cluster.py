@@ -117,7 +117,8 @@ def _result(sweep: Sweep, index: int, future: "Future[Any]") -> tuple[float, Flo
     from distributed import KilledWorker
 
     try:
-        return future.result()  # type: ignore[no-any-return]
+        found: tuple[float, Floats] = future.result()
+        return found
     except KilledWorker as error:
         raise RuntimeError(
             f"Workers of the cluster died {error.allowed_failures + 1} times (out of memory?) in "

@@ -130,8 +130,9 @@ class _Worker:
         """Free what is left of the process, and return what it ended with."""
         self._process.kill()
         for pipe in (self._process.stdin, self._process.stdout):
-            with suppress(OSError):
-                pipe.close()  # type: ignore[union-attr]
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
         return self._process.wait()
 
 

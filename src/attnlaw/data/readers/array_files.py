@@ -11,7 +11,7 @@ import math
 import warnings
 import zipfile
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.lib import format as npy
@@ -42,8 +42,8 @@ def npy_entries(path: Path) -> dict[str, Entry]:
     def read() -> Array:
         if n_bytes == 0:
             return np.empty(shape, dtype)
-        order = "F" if fortran else "C"
-        return np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=shape, order=order)  # type: ignore[call-overload,no-any-return]
+        order: Literal["F", "C"] = "F" if fortran else "C"
+        return np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=shape, order=order)
 
     return {path.stem: Entry(name=path.stem, shape=shape, dtype=str(dtype), read=read)}
 
@@ -61,7 +61,7 @@ def npz_entries(path: Path) -> dict[str, Entry]:
             for member in members:
                 if member.filename.endswith(".npy"):
                     with archive.open(member) as stream:
-                        header = _header(path, stream)  # type: ignore[arg-type]
+                        header = _header(path, stream)
                     name = member.filename.removesuffix(".npy")
                     entries[name] = _npz_entry(path, member, name, *header)
     except BadFileError:
@@ -90,7 +90,7 @@ def _npz_entry(
             raise bad_file(path, f"unpack to at most {MAX_BYTES} bytes", str(n_bytes))
         try:
             with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
-                _header(path, stream)  # type: ignore[arg-type]
+                _header(path, stream)
                 data = stream.read(n_bytes)  # never more than the header promised
         except BadFileError:
             raise
@@ -104,7 +104,7 @@ def _npz_entry(
     return Entry(name=name, shape=shape, dtype=str(dtype), n_bytes=n_bytes, read=read)
 
 
-def _header(path: Path, stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
+def _header(path: Path, stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
     """Read and check the header of one .npy array; NumPy itself limits its length."""
     try:
         with warnings.catch_warnings():

@@ -1,6 +1,6 @@
 """One array of a file, described before anything of it is read."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -100,8 +100,8 @@ def check_finite(path: Path, array: Array) -> None:
             raise bad_file(path, "hold finite numbers", f"{block[i, j]} in row {start + i}")
 
 
-def _listing(entries: object) -> str:
+def _listing(entries: Iterable[Entry]) -> str:
     """Name up to six arrays."""
-    names = [entry.description for entry in entries]  # type: ignore[attr-defined]
+    names = [entry.description for entry in entries]
     more = f" and {len(names) - 6} more" if len(names) > 6 else ""
     return (", ".join(names[:6]) + more) or "no array at all"

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,7 +113,7 @@ def read_table(
         raise bad_file(Path(vocabulary), "hold the words of the table", found)
     if fits and tokens is not None:
         tokens += ("",) * (len(array) - len(tokens))
-    vectors: NDArray[np.floating] = array  # type: ignore[assignment]
+    vectors = cast(NDArray[np.floating], array)
     return EmbeddingTable(
         vectors=vectors, tokens=tokens if fits else None, source=str(path), name=entry.name
     )
