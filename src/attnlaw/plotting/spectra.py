@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlaw._checks import real_array
-from attnlaw.laws import BinnedSpectrum, Law, bin_spectrum
-from attnlaw.laws.binning import logarithmic_bins
+from attnlaw.laws import BinnedSpectrum, Law, bin_spectrum, logarithmic_bins
 from attnlaw.plotting import style
 from attnlaw.plotting.axes import current_axes
 
