@@ -131,3 +131,25 @@ class TestFrequentTokens:
         right = model(self.words.with_importance("sif", a=1e-2))
         seen = al.simulate(right, D, TRIALS, rng=0).squared_overlap
         assert abs(z_score(seen, al.predict(right).squared_overlap)) < 5
+
+
+@pytest.mark.parametrize("importance", ["uniform", "idf"])
+def test_law_is_that_of_the_eigenvalues(importance):
+    """The bulk of three draws; the uniform law is at least five times as far."""
+    words = al.Vocabulary.zipf(1200, offset=10).with_importance(importance)
+    noise = al.PooledSequences(
+        vocab_ratio=0.25,
+        sample_ratio=0.5,
+        signal_norm=0.0,
+        correlation=np.eye(20),
+        weights="mean",
+        vocabulary=words,
+    )
+    seen = np.sort(al.simulation.simulate_spectrum(noise, 300, 3, rng=0).ravel())
+    seen /= float(words.frequencies @ words.weights**2)
+    ranks = (np.arange(len(seen)) + 0.5) / len(seen)
+    law = al.law(noise)
+    scale = float(words.frequencies @ words.weights**2)
+    distance = np.abs(law.cdf(seen * scale) - ranks).max()
+    uniform = np.abs(al.law(replace(noise, vocabulary=None)).cdf(seen) - ranks).max()
+    assert distance < 0.02 < 0.05 < uniform

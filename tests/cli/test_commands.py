@@ -37,6 +37,19 @@ def test_predict_answers_what_the_library_predicts(run_json):
     assert document["model"]["snr"] == MODEL.snr
 
 
+def test_zipf_and_importance_reach_the_model(run_json, run):
+    words = al.Vocabulary.zipf(2000, 1.1).with_importance("sif", a=1e-3)
+    expected = al.predict(replace(MODEL, vocab_ratio=0.05, vocabulary=words))
+    options = ("--vocab-ratio", "0.05", "--zipf", "1.1", "--vocab-size", "2000")
+    given = run_json("predict", *options, "--importance", "sif", "--smoothing", "1e-3")
+    assert given["spike"] == plain(expected)
+    assert given["model"]["effective_vocabulary"] == words.effective_size
+    default = run_json("predict", *options, "--importance", "sif")
+    assert default["spike"]["squared_overlap"] > given["spike"]["squared_overlap"] - 0.02
+    assert "effective_vocabulary" in run("predict", *options, "--importance", "idf")[1]
+    assert run("predict", "--importance", "sif")[0] == 2
+
+
 def test_predict_takes_several_signal_norms(run, run_json):
     document = run_json("predict", "--signal-norm", "0.5,1,2")
     several = replace(MODEL, signal_norm=[0.5, 1.0, 2.0])

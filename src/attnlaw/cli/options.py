@@ -1,6 +1,7 @@
 """Options that several commands share, and the models that they describe."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import reduce
 from typing import Any, Literal, TypeVar
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 import attnlaw as al
 from attnlaw.correlations import check_correlation
+from attnlaw.theory import first_order_smoothing
 
 __all__ = [
     "DIMENSION",
@@ -37,6 +39,31 @@ json_option = click.option(
 def _together(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
     return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
 
+
+vocabulary_options = _together(
+    click.option(
+        "--zipf",
+        type=float,
+        metavar="EXPONENT",
+        help="Token frequencies (v + 2.7)^-EXPONENT; about 1 in text.  [default: all alike]",
+    ),
+    click.option(
+        "--importance",
+        type=click.Choice(["uniform", "sif", "idf", "inverse"]),
+        default="uniform",
+        show_default=True,
+        help="Token weights: 1, smooth inverse frequency a/(a + p), log 1/p, 1/p.",
+    ),
+    click.option(
+        "--smoothing", type=float, metavar="A", help="a of sif.  [default: κ/(αN), the best]"
+    ),
+    click.option(
+        "--vocab-size",
+        type=click.IntRange(2, 10**8),
+        metavar="V",
+        help="Tokens under --zipf; the dimension is δV.  [default: 10000]",
+    ),
+)
 
 correlation_options = _together(
     click.option(
@@ -104,6 +131,7 @@ model_options = _together(
     click.option(
         "--centred/--not-centred", default=True, show_default=True, help="Subtract the mean."
     ),
+    vocabulary_options,
     correlation_options,
 )
 
@@ -116,13 +144,17 @@ def model_from(
     weights: str,
     sampling: Literal["token", "gaussian"],
     centred: bool,
+    zipf: float | None,
+    importance: str,
+    smoothing: float | None,
+    vocab_size: int | None,
     **correlation: Any,
 ) -> al.PooledSequences:
     """Return the model that `model_options` describe."""
     given = None if weights in WEIGHTS else numbers("weights", weights)
     R = correlation_from(**correlation, other_length=None if given is None else len(given))
     norms = numbers("signal_norm", signal_norm)
-    return al.PooledSequences(
+    model = al.PooledSequences(
         vocab_ratio=vocab_ratio,
         sample_ratio=sample_ratio,
         signal_norm=norms if len(norms) > 1 else float(norms[0]),
@@ -131,6 +163,18 @@ def model_from(
         sampling=sampling,
         centred=centred,
     )
+    if zipf is None:
+        if importance != "uniform" or smoothing is not None or vocab_size is not None:
+            raise click.UsageError("--importance, --smoothing and --vocab-size belong to --zipf.")
+        return model
+    if smoothing is not None and importance != "sif":
+        raise click.UsageError("--smoothing belongs to --importance sif.")
+    words = al.Vocabulary.zipf(10_000 if vocab_size is None else vocab_size, zipf)
+    model = replace(model, vocabulary=words)
+    if importance == "sif":
+        a = first_order_smoothing(model) if smoothing is None else smoothing
+        return replace(model, vocabulary=words.with_importance("sif", a=a))
+    return replace(model, vocabulary=words.with_importance(importance))
 
 
 def correlation_from(

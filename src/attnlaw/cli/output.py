@@ -126,4 +126,8 @@ def describe_model(model: Any) -> dict[str, Any]:
     """Return what a document says of its model: the parameters and the gains of the weights."""
     names = ("vocab_ratio", "sample_ratio", "signal_norm", "sampling", "centred", "length")
     gains = ("signal_gain", "noise_gain", "snr", "effective_length")
-    return {name: getattr(model, name) for name in (*names, *gains)}
+    described = {name: getattr(model, name) for name in (*names, *gains)}
+    words = getattr(model, "vocabulary", None)
+    if words is not None:
+        described |= {"n_vocab": words.n_tokens, "effective_vocabulary": words.effective_size}
+    return described

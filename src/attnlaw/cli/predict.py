@@ -16,6 +16,7 @@ Examples:
   attnlaw predict --weights optimal --signal-norm 0.5,1,2
   attnlaw predict --autoregressive 0.8 --length 50 --weights mean --json
   attnlaw predict --length 40 --prefix 10 --ridge 0.05
+  attnlaw predict --zipf 1.0 --importance sif --vocab-size 50000 --vocab-ratio 0.015
 """
 
 
@@ -53,5 +54,11 @@ def command(ridge: float | None, as_json: bool, **settings: Any) -> None:
             *vars(document["thresholds"]).items(),
             *vars(document["validity"]).items(),
             ("snr", model.snr),
+            *_vocabulary_rows(document["model"]),
         ],
     )
+
+
+def _vocabulary_rows(described: dict[str, Any]) -> list[tuple[str, Any]]:
+    names = ("n_vocab", "effective_vocabulary")
+    return [(name, described[name]) for name in names if name in described]

@@ -18,6 +18,7 @@ FIGURES = (
     "embedding_table",
     "causal_limit",
     "convergence",
+    "token_weights",
     "attention_bulk",
     "attention_breakdown",
     "attention_inputs",

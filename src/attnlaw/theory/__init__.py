@@ -13,7 +13,11 @@ from attnlaw.theory.attention import (
     linear_energy,
     score_energy,
 )
-from attnlaw.theory.importance import OptimalImportance, optimal_importance
+from attnlaw.theory.importance import (
+    OptimalImportance,
+    first_order_smoothing,
+    optimal_importance,
+)
 from attnlaw.theory.multi_head import HeadCombination, combine_heads
 from attnlaw.theory.pooled import bulk_edge, edge_parameter, spike_parameter, squared_overlap
 from attnlaw.theory.query_attention import (
@@ -33,6 +37,7 @@ __all__ = [
     "combine_heads",
     "edge_parameter",
     "exponential_gain",
+    "first_order_smoothing",
     "key_norm_outlier",
     "law",
     "linear_energy",

@@ -10,7 +10,7 @@ from attnlaw.models import PooledSequences, Vocabulary
 from attnlaw.theory.token_spikes import VocabularySpikes
 from attnlaw.theory.vocabulary import vocabulary_spikes
 
-__all__ = ["OptimalImportance", "optimal_importance"]
+__all__ = ["OptimalImportance", "first_order_smoothing", "optimal_importance"]
 
 DECADES = 4.0
 """How far from a* the exact optimum is looked for, to both sides."""
@@ -75,17 +75,11 @@ def optimal_importance(model: PooledSequences, objective: str = "component") -> 
         raise invalid_argument("model", "one with a vocabulary", type(model).__name__)
     if model.shape:
         raise invalid_argument("model", "a single model", f"shape {model.shape}")
-    choice("objective", objective, ("component", "centroid"))
     delta, gamma, norm = (
         float(np.asarray(x)) for x in (model.vocab_ratio, model.sample_ratio, model.signal_norm)
     )
-    if delta == 0:
-        raise invalid_argument("vocab_ratio", "above 0 when tokens are weighed", delta)
-    label = float(model.correlation[0] @ model.weights)  # P
-    strength = model.signal_gain if objective == "component" else label**2
-    if strength == 0:
-        raise invalid_argument("weights", "such that they keep some signal", strength)
-    first = model.noise_gain * gamma / (strength * delta * words.n_tokens)  # κ/(αN)
+    strength = _strength(model, objective)
+    first = first_order_smoothing(model, objective)
 
     def value(importance: Vocabulary) -> float:
         if objective == "centroid":
@@ -109,6 +103,36 @@ def optimal_importance(model: PooledSequences, objective: str = "component") -> 
         uniform_overlap=value(words.with_importance("uniform")),
         given_overlap=value(words),
     )
+
+
+def first_order_smoothing(model: PooledSequences, objective: str = "component") -> float:
+    """Return a* = κ/(αN), or κ/(N P²) for labelled centroids; see `optimal_importance`.
+
+    Examples
+    --------
+    >>> import attnlaw as al
+    >>> model = al.PooledSequences(vocab_ratio=0.5, sample_ratio=0.25, signal_norm=1.0,
+    ...     correlation=np.eye(4), weights="mean", vocabulary=al.Vocabulary.zipf(1000))
+    >>> first_order_smoothing(model)        # N = 2000, α = κ
+    0.0005
+    """
+    words = model.vocabulary
+    if words is None:
+        raise invalid_argument("model", "one with a vocabulary", type(model).__name__)
+    delta, gamma = model.single_ratios("token weights are")
+    if delta == 0:
+        raise invalid_argument("vocab_ratio", "above 0 when tokens are weighed", delta)
+    return model.noise_gain * gamma / (_strength(model, objective) * delta * words.n_tokens)
+
+
+def _strength(model: PooledSequences, objective: str) -> float:
+    """Return α, or P² with P = E[y w·s] for the label y at the first position."""
+    choice("objective", objective, ("component", "centroid"))
+    label = float(model.correlation[0] @ model.weights)
+    strength = model.signal_gain if objective == "component" else label**2
+    if strength == 0:
+        raise invalid_argument("weights", "such that they keep some signal", strength)
+    return strength
 
 
 def _overlap(spikes: VocabularySpikes, norm: float, delta: float, gamma: float) -> float:

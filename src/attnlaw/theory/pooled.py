@@ -24,11 +24,14 @@ from attnlaw.laws.outliers import (
     white_population_overlap,
 )
 from attnlaw.models import MultiHeadPooling, PooledSequences, SequenceMixture
-from attnlaw.models.vocabulary import tokens_alike
 from attnlaw.results import Spike, Thresholds
 from attnlaw.theory.validity import warn_if_far_from_limit
 from attnlaw.theory.verbs import law, predict, thresholds
-from attnlaw.theory.vocabulary import predict_vocabulary, vocabulary_thresholds
+from attnlaw.theory.vocabulary import (
+    predict_vocabulary,
+    vocabulary_law,
+    vocabulary_thresholds,
+)
 
 __all__ = [
     "bulk_edge",
@@ -46,7 +49,7 @@ which no allocator asks the system for fresh pages."""
 
 @answers(law)
 def law_of_sequences(model: PooledSequences) -> Law:
-    """Limiting spectrum of the noise: κ (MP_δ ⊠ MP_γ).
+    """Limiting spectrum of the noise: κ (MP_δ ⊠ MP_γ), or that of a vocabulary.
 
     Parameters
     ----------
@@ -71,8 +74,9 @@ def law_of_sequences(model: PooledSequences) -> Law:
     array([0.      , 0.421875])
     """
     delta, gamma = model.single_ratios("a law is")
-    tokens_alike(model, "a law")
     warn_if_far_from_limit(model)
+    if model.tokens_differ:
+        return vocabulary_law(model, delta, gamma)
     return model.noise_gain * (MarchenkoPastur(delta) @ MarchenkoPastur(gamma))
 
 
