@@ -19,6 +19,7 @@ FIGURES = (
     "causal_limit",
     "convergence",
     "token_weights",
+    "query_attention",
     "attention_bulk",
     "attention_breakdown",
     "attention_inputs",

@@ -125,7 +125,7 @@ def draw(tables: Tables) -> "Figure":
     """Draw overlaps against signal norm, and against the parameter of the weights."""
     import matplotlib.pyplot as plt
 
-    figure, (left, right) = plt.subplots(1, 2, figsize=(7.6, 3.3))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.8))
     for kind, label in KINDS.items():
         curve, seen = rows(tables["curves"], kind=kind), rows(tables["points"], kind=kind)
         left.plot(curve["norm"], curve["predicted"], color=COLORS[kind], label=label)
@@ -140,7 +140,7 @@ def draw(tables: Tables) -> "Figure":
     left.set_xlabel(r"signal norm $\|\mu\|$")
     left.set_ylabel(r"squared overlap $\zeta$")
     left.set_title("(a) lost to Zipf's law, and got back")
-    left.legend(fontsize=6.5, loc="lower right")
+    left.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncol=2)
     table = tables["smoothing"]
     right.plot(table["smoothing"], table["predicted"], color=style.BLUE, label="predicted")
     right.errorbar(
