@@ -36,23 +36,14 @@ def simulate_alignment(
     ----------
     model : PooledSequences
         What is drawn. The ratios must be single numbers; the signal norm may be an array.
-    dimension : int
-        d; the ratios give the vocabulary and the number of samples.
-    n_trials : int
-        Number of independent trials.
-    rng : Generator, int or None
-        Source of randomness. Trial k has its own stream, the same for any `n_trials` and
-        `n_jobs`.
+    dimension, n_trials, rng, n_jobs, progress
+        As in `simulate`.
     weights : array of shape (n_weights, length) or None
         Pooling weights that take the place of the model's, all on the same draws.
-    n_jobs : int
-        Number of processes.
     tolerance : float or None
         How much of an eigenvector may be missing when the search for it ends; eigenvalues and
         overlaps err by about as much, at the threshold by up to ten times that. None stands for
         0.01 d^(−1/2), a hundredth of the differences between trials.
-    progress : callable or None
-        Called with the number of trials done so far.
 
     Returns
     -------

@@ -1,88 +1,23 @@
 """Sequences from several classes: drawn token by token, and measured without closed forms."""
 
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._checks import Floats, Random, count, invalid_argument, random_generator, real_array
-from attnlaw._dispatch import answers
 from attnlaw.correlations import check_correlation
 from attnlaw.models import PooledClasses
 from attnlaw.results import ClassSpikes, exceeds_edge
-from attnlaw.simulation._matrix_free.plan import check_memory
 from attnlaw.simulation.pooled import pool
 from attnlaw.simulation.spectrum import covariance, leading_eigenpairs, squared_overlap
 from attnlaw.simulation.verbs import simulate
-from attnlaw.simulation.workers import Progress, run_trials
+from attnlaw.simulation.workers import repeats
 
 __all__ = ["ClassSample", "sample_class_sequences", "sample_classes"]
 
 ROUNDING = 1e-10
-
-
-@answers(simulate)
-def simulate_classes(
-    model: PooledClasses,
-    dimension: int,
-    n_trials: int = 1,
-    rng: Random = None,
-    *,
-    n_jobs: int = 1,
-    progress: Progress | None = None,
-) -> ClassSpikes:
-    """Draw sequences of several classes, several times, and measure their leading eigenpairs.
-
-    Parameters
-    ----------
-    model : PooledClasses
-        What is drawn. Its ratios and its signal scale must be single numbers.
-    dimension : int
-        d, at least the number of coordinates of the class means.
-    n_trials, rng, n_jobs, progress
-        As in `simulate`.
-
-    Returns
-    -------
-    ClassSpikes
-        Every field with the trials as first axis.
-
-    Notes
-    -----
-    By forming every matrix. S is the sample covariance, C the covariance that sequences from
-    this very table have; of both the K − 1 leading eigenpairs are taken, in falling order.
-
-    - squared_overlaps, population_overlaps: squared length of the eigenvectors' projection on
-      the span of M_k − M̄
-    - class_overlaps: squared length of the projection of each (M_k − M̄)/‖M_k − M̄‖ on the span
-      of S's leading eigenvectors
-    - bulk_edge: largest eigenvalue of the same sample with every token stripped of the mean of
-      its class, signal and noise
-    - is_detectable: λ_j > (1 + d^(−2/3)) bulk_edge, as in `simulate`
-
-    Examples
-    --------
-    >>> import attnlaw as al
-    >>> model = al.PooledClasses(
-    ...     vocab_ratio=0.5, sample_ratio=0.25, class_means=4 * np.eye(3),
-    ...     correlation=al.prefix_correlation(4, 2), weights=al.mean_weights(4))
-    >>> seen = al.simulate(model, dimension=50, n_trials=3, rng=0)
-    >>> seen.top_eigenvalues.shape, seen.class_overlaps.shape
-    ((3, 2), (3, 3))
-    """
-    d, V, N = model.sizes(dimension)
-    if np.ndim(model.signal_scale):
-        words = "a single number when classes are drawn"
-        raise invalid_argument("signal_scale", words, np.asarray(model.signal_scale))
-    count("n_jobs", n_jobs)
-    needed = 8 * (3 * V * d + 3 * N * d + 6 * d**2 + 3 * N * len(model.weights))
-    check_memory(n_jobs * (needed + 8 * N * V * (model.sampling == "gaussian")), d)
-    trial = partial(_trial, model, d)
-    trials = run_trials(trial, n_trials, rng, n_jobs=n_jobs, progress=progress)
-    columns = {name: [getattr(t, name) for t in trials] for name in vars(trials[0])}
-    return ClassSpikes(**{name: np.stack(column) for name, column in columns.items()})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,8 +190,42 @@ def principal_directions(model: PooledClasses, dimension: int) -> tuple[Floats, 
     return np.sqrt(spectrum[where]), means
 
 
-def _trial(model: PooledClasses, dimension: int, rng: np.random.Generator) -> ClassSpikes:
-    """Measure one draw; see `simulate` for the fields."""
+def _memory(model: PooledClasses, dimension: int) -> float:
+    d, V, N = model.sizes(dimension)
+    gaussians = N * V if model.sampling == "gaussian" else 0
+    return 8 * (3 * V * d + 3 * N * d + 6 * d**2 + 3 * N * len(model.weights) + gaussians)
+
+
+@repeats(simulate, _memory)
+def classes_trial(model: PooledClasses, dimension: int, rng: np.random.Generator) -> ClassSpikes:
+    """Draw sequences of several classes and measure their leading eigenpairs.
+
+    Notes
+    -----
+    By forming every matrix. S is the sample covariance, C the covariance that sequences from
+    this very table have; of both the K − 1 leading eigenpairs are taken, in falling order.
+
+    - squared_overlaps, population_overlaps: squared length of the eigenvectors' projection on
+      the span of M_k − M̄
+    - class_overlaps: squared length of the projection of each (M_k − M̄)/‖M_k − M̄‖ on the span
+      of S's leading eigenvectors
+    - bulk_edge: largest eigenvalue of the same sample with every token class-centred, signal
+      and noise
+    - is_detectable: λ_j > (1 + d^(−2/3)) bulk_edge, as in `simulate`
+
+    Examples
+    --------
+    >>> import attnlaw as al
+    >>> model = al.PooledClasses(
+    ...     vocab_ratio=0.5, sample_ratio=0.25, class_means=4 * np.eye(3),
+    ...     correlation=al.prefix_correlation(4, 2), weights=al.mean_weights(4))
+    >>> seen = al.simulate(model, dimension=50, n_trials=3, rng=0)
+    >>> seen.top_eigenvalues.shape, seen.class_overlaps.shape
+    ((3, 2), (3, 3))
+    """
+    if np.ndim(model.signal_scale):
+        words = "a single number when classes are drawn"
+        raise invalid_argument("signal_scale", words, np.asarray(model.signal_scale))
     sample = sample_class_sequences(model, dimension, rng)
     J = model.n_classes - 1
     edge = leading_eigenpairs(covariance(sample.bulk, centred=True))[0][0]

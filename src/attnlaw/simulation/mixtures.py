@@ -1,20 +1,17 @@
 """Sequences of several kinds, drawn from one table and measured without closed forms."""
 
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from attnlaw._checks import Floats, Random, count, random_generator
-from attnlaw._dispatch import answers
+from attnlaw._checks import Floats, Random, random_generator
 from attnlaw.models import SequenceMixture
 from attnlaw.results import Spike, exceeds_edge
-from attnlaw.simulation._matrix_free.plan import check_memory
 from attnlaw.simulation.pooled import class_means, pool, sample_tokens, split_classes
 from attnlaw.simulation.signs import sample_signs
 from attnlaw.simulation.spectrum import covariance, leading_eigenpairs, squared_overlap
 from attnlaw.simulation.verbs import simulate
-from attnlaw.simulation.workers import Progress, run_trials
+from attnlaw.simulation.workers import repeats
 
 __all__ = ["MixtureSample", "sample_mixture"]
 
@@ -24,58 +21,9 @@ class MixtureSample(NamedTuple):
 
     gains: Floats  # w_g·s (N,)
     noise: Floats  # X₀ (N, d)
-    bulk: Floats  # (N, d): the same with tokens stripped of the mean of their class
+    bulk: Floats  # (N, d): the same with class-centred tokens
     within: Floats  # (V, d): the table without its class means; the table itself if idealised
     difference: Floats  # m (d,): half the difference of the class means; 0 if idealised
-
-
-@answers(simulate)
-def simulate_mixture(
-    model: SequenceMixture,
-    dimension: int,
-    n_trials: int = 1,
-    rng: Random = None,
-    *,
-    n_jobs: int = 1,
-    progress: Progress | None = None,
-) -> Spike:
-    """Draw sequences of several kinds, several times, and measure their leading eigenpair.
-
-    Parameters
-    ----------
-    model : SequenceMixture
-        What is drawn. The ratios must be single numbers; the signal norm may be an array,
-        whose entries share the noise of a trial.
-    dimension : int
-        d.
-    n_trials, rng, n_jobs, progress
-        As in `simulate`.
-
-    Returns
-    -------
-    Spike
-        The fields of `simulate`, of shape (n_trials, … as the signal norm), for centred
-        sequences; every matrix is formed.
-
-    Examples
-    --------
-    >>> import attnlaw as al
-    >>> mixture = al.SequenceMixture(
-    ...     vocab_ratio=0.5, sample_ratio=0.25, signal_norm=[0.0, 4.0],
-    ...     correlations=[al.prefix_correlation(n, prefix=2) for n in (2, 6)],
-    ...     weights=[al.mean_weights(n) for n in (2, 6)])
-    >>> al.simulate(mixture, dimension=50, n_trials=3, rng=0).is_detectable.all(axis=0)
-    array([False,  True])
-    """
-    d, V, N = model.sizes(dimension)
-    count("n_jobs", n_jobs)
-    longest = max(map(len, model.weights))
-    gaussians = N * V if model.sampling == "gaussian" else 0
-    check_memory(n_jobs * 8 * (2 * V * d + 4 * N * d + 4 * d**2 + 3 * N * longest + gaussians), d)
-    trial = partial(_trial, model, d)
-    trials = run_trials(trial, n_trials, rng, n_jobs=n_jobs, progress=progress)
-    columns = {name: [vars(spike)[name] for spike in trials] for name in vars(trials[0])}
-    return Spike(**{name: np.stack(column) for name, column in columns.items()})
 
 
 def sample_mixture(model: SequenceMixture, dimension: int, rng: Random = None) -> MixtureSample:
@@ -109,8 +57,29 @@ def sample_mixture(model: SequenceMixture, dimension: int, rng: Random = None) -
     return MixtureSample(gains, noise, bulk, split_classes(Z).within, difference)
 
 
-def _trial(model: SequenceMixture, dimension: int, rng: np.random.Generator) -> Spike:
-    """Measure one draw, for every signal norm."""
+def _memory(model: SequenceMixture, dimension: int) -> float:
+    d, V, N = model.sizes(dimension)
+    longest = max(map(len, model.weights))
+    gaussians = N * V if model.sampling == "gaussian" else 0
+    return 8 * (2 * V * d + 4 * N * d + 4 * d**2 + 3 * N * longest + gaussians)
+
+
+@repeats(simulate, _memory)
+def mixture_trial(model: SequenceMixture, dimension: int, rng: np.random.Generator) -> Spike:
+    """Draw sequences of several kinds and measure their leading eigenpair at every signal norm.
+
+    The fields are those of `PooledSequences`, for centred sequences; every matrix is formed.
+
+    Examples
+    --------
+    >>> import attnlaw as al
+    >>> mixture = al.SequenceMixture(
+    ...     vocab_ratio=0.5, sample_ratio=0.25, signal_norm=[0.0, 4.0],
+    ...     correlations=[al.prefix_correlation(n, prefix=2) for n in (2, 6)],
+    ...     weights=[al.mean_weights(n) for n in (2, 6)])
+    >>> al.simulate(mixture, dimension=50, n_trials=3, rng=0).is_detectable.all(axis=0)
+    array([False,  True])
+    """
     drawn = sample_mixture(model, dimension, rng)
     V, signal = len(drawn.within), np.eye(dimension)[0]
     edge = float(leading_eigenpairs(covariance(drawn.bulk, centred=True))[0][0])

@@ -1,20 +1,17 @@
 """Several heads side by side, drawn token by token and measured without closed forms."""
 
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from attnlaw._checks import Floats, Random, count, invalid_argument, random_generator
-from attnlaw._dispatch import answers
+from attnlaw._checks import Floats, Random, invalid_argument, random_generator
 from attnlaw.models import MultiHeadPooling
 from attnlaw.results import Spikes, exceeds_edge
-from attnlaw.simulation._matrix_free.plan import check_memory
 from attnlaw.simulation.pooled import pool, sample_tokens, split_classes
 from attnlaw.simulation.signs import sample_signs
 from attnlaw.simulation.spectrum import covariance, leading_eigenpairs, squared_overlap
 from attnlaw.simulation.verbs import simulate
-from attnlaw.simulation.workers import Progress, run_trials
+from attnlaw.simulation.workers import repeats
 
 __all__ = ["HeadSample", "sample_heads"]
 
@@ -25,56 +22,6 @@ class HeadSample(NamedTuple):
     pooled: Floats  # X (N, Hd), not centred
     bulk: Floats  # (N, Hd): the same without class means, signal or noise
     covariance: Floats  # C (Hd, Hd): of sequences from this table, centred
-
-
-@answers(simulate)
-def simulate_multi_head(
-    model: MultiHeadPooling,
-    dimension: int,
-    n_trials: int = 1,
-    rng: Random = None,
-    *,
-    n_jobs: int = 1,
-    progress: Progress | None = None,
-) -> Spikes:
-    """Draw concatenated heads, several times, and measure their H leading eigenpairs.
-
-    Parameters
-    ----------
-    model : MultiHeadPooling
-        What is drawn; its ratios and its signal norm must be single numbers.
-    dimension : int
-        d, of one head.
-    n_trials, rng, n_jobs, progress
-        As in `simulate`.
-
-    Returns
-    -------
-    Spikes
-        Every field with the trials as first axis. Overlaps are the squared length of an
-        eigenvector's part along μ, summed over heads; every matrix is formed.
-
-    Examples
-    --------
-    >>> import attnlaw as al
-    >>> heads = al.MultiHeadPooling(
-    ...     vocab_ratio=0.5, sample_ratio=0.25, signal_norm=3.0, weights=np.eye(2),
-    ...     correlation=al.prefix_correlation(2, prefix=2))
-    >>> al.simulate(heads, dimension=30, n_trials=3, rng=0).squared_overlaps.shape
-    (3, 2)
-    """
-    d, V, N = model.sizes(dimension)
-    if np.ndim(model.signal_norm):
-        words = "a single number when heads are drawn"
-        raise invalid_argument("signal_norm", words, np.asarray(model.signal_norm))
-    count("n_jobs", n_jobs)
-    D = model.n_heads * d
-    gaussians = 2 * N * V * model.n_heads if model.sampling == "gaussian" else 0
-    check_memory(n_jobs * 8 * (2 * V * d + 4 * N * D + 6 * D**2 + gaussians), d)
-    trial = partial(_trial, model, d)
-    trials = run_trials(trial, n_trials, rng, n_jobs=n_jobs, progress=progress)
-    columns = {name: [vars(spikes)[name] for spikes in trials] for name in vars(trials[0])}
-    return Spikes(**{name: np.stack(column) for name, column in columns.items()})
 
 
 def sample_heads(model: MultiHeadPooling, dimension: int, rng: Random = None) -> HeadSample:
@@ -110,8 +57,32 @@ def sample_heads(model: MultiHeadPooling, dimension: int, rng: Random = None) ->
     return HeadSample(X, bulk, C)
 
 
-def _trial(model: MultiHeadPooling, dimension: int, rng: np.random.Generator) -> Spikes:
-    """Measure one draw."""
+def _memory(model: MultiHeadPooling, dimension: int) -> float:
+    d, V, N = model.sizes(dimension)
+    D = model.n_heads * d
+    gaussians = 2 * N * V * model.n_heads if model.sampling == "gaussian" else 0
+    return 8 * (2 * V * d + 4 * N * D + 6 * D**2 + gaussians)
+
+
+@repeats(simulate, _memory)
+def heads_trial(model: MultiHeadPooling, dimension: int, rng: np.random.Generator) -> Spikes:
+    """Draw concatenated heads, each of `dimension` d, and measure their H leading eigenpairs.
+
+    Overlaps are the squared length of an eigenvector's part along μ, summed over heads; every
+    matrix is formed.
+
+    Examples
+    --------
+    >>> import attnlaw as al
+    >>> heads = al.MultiHeadPooling(
+    ...     vocab_ratio=0.5, sample_ratio=0.25, signal_norm=3.0, weights=np.eye(2),
+    ...     correlation=al.prefix_correlation(2, prefix=2))
+    >>> al.simulate(heads, dimension=30, n_trials=3, rng=0).squared_overlaps.shape
+    (3, 2)
+    """
+    if np.ndim(model.signal_norm):
+        words = "a single number when heads are drawn"
+        raise invalid_argument("signal_norm", words, np.asarray(model.signal_norm))
     drawn = sample_heads(model, dimension, rng)
     H = model.n_heads
     edge = leading_eigenpairs(covariance(drawn.bulk, centred=True))[0][0]

@@ -54,22 +54,13 @@ def simulate_sequences(
     model : PooledSequences
         What is drawn. The ratios must be single numbers; the signal norm may be an array, whose
         entries share the noise of a trial (so that differences between them are sharp).
-    dimension : int
-        d; the ratios give the vocabulary and the number of samples.
-    n_trials : int
-        Number of independent trials.
-    rng : Generator, int or None
-        Source of randomness. Trial k has its own stream, the same for any `n_trials` and
-        `n_jobs`.
-    n_jobs : int
-        Number of processes.
+    dimension, n_trials, rng, n_jobs, progress
+        As in `simulate`.
     method : "auto", "reference", "rank-two" or "matrix-free"
         How it is computed; the law of the answer is the same. "reference" forms every matrix.
         "rank-two" finds the same numbers for all signal norms at once. "matrix-free" forms
         neither table nor covariance, so that memory grows like V and N instead of V·d and N·d;
         its draws are others. "auto" takes "reference" where that is quick, else "matrix-free".
-    progress : callable or None
-        Called with the number of trials done so far.
 
     Returns
     -------
@@ -84,8 +75,8 @@ def simulate_sequences(
     - top_eigenvalue, squared_overlap: the leading eigenpair of S, overlap with u
     - population_eigenvalue, population_overlap: that of C, overlap with u
     - sample_overlap: between the leading eigenvectors of S and of C
-    - bulk_edge: largest eigenvalue of the same sample with no spike in it, each token stripped
-      of the mean of its class (signal and noise); it tends to λ₊
+    - bulk_edge: largest eigenvalue of the same sample with no spike in it, each token
+      class-centred (signal and noise); it tends to λ₊
     - mean_eigenvalue: bulk_edge if centred, if the sampling is gaussian, or if the vocabulary is
       infinite. Else S and C have a second spike along the table's mean z̄: of their two leading
       eigenpairs one is taken for the signal and one for the mean, so that the squared overlaps

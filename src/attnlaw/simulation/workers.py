@@ -1,16 +1,19 @@
 """Independent trials on one process or several; the answer is the same."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar, get_type_hints
 
 import numpy as np
 
 from attnlaw._checks import Random, count, random_generator
-from attnlaw._machine import one_blas_thread
+from attnlaw._dispatch import answers
+from attnlaw._machine import one_blas_thread, require_memory
 
-__all__ = ["Progress", "run_trials"]
+__all__ = ["Progress", "repeats", "run_trials", "stacked"]
 
 Result = TypeVar("Result")
+Trial = TypeVar("Trial", bound=Callable[..., Any])
 Progress = Callable[[int], None]
 """Called with the number of trials done so far, after each of them."""
 
@@ -55,6 +58,47 @@ def run_trials(
         if progress is not None:
             progress(len(results))
     return results
+
+
+def repeats(
+    question: Callable[..., Any], memory: Callable[[Any, int], float]
+) -> Callable[[Trial], Trial]:
+    """Return a decorator: repetitions of a trial answer a verb for the trial's model.
+
+    Parameters
+    ----------
+    question : verb
+        `simulate`, or another one with its arguments.
+    memory : callable
+        Takes a model and a dimension, and returns the bytes that one trial holds at its peak:
+        what does not fit is refused before any work.
+
+    Notes
+    -----
+    A trial takes a model, a dimension and a Generator, and returns a dataclass. The answer has the
+    arguments of `simulate` and returns that dataclass, every field with the trials as first axis.
+    """
+
+    def decorate(trial: Trial) -> Trial:
+        def answer(
+            model: Any, dimension: int, n_trials: int = 1, rng: Random = None, **workers: Any
+        ) -> Any:
+            d = model.sizes(dimension).dimension
+            n_jobs = count("n_jobs", workers.get("n_jobs", 1))
+            require_memory(n_jobs * memory(model, d), "dimension", d, "matrices")
+            return stacked(run_trials(partial(trial, model, d), n_trials, rng, **workers))
+
+        answer.__annotations__["model"] = next(iter(get_type_hints(trial).values()))
+        answers(question)(answer)
+        return trial
+
+    return decorate
+
+
+def stacked(trials: list[Result]) -> Result:
+    """Return results of one dataclass as one, every field with the trials as first axis."""
+    names = vars(trials[0])
+    return type(trials[0])(**{n: np.stack([vars(trial)[n] for trial in trials]) for n in names})
 
 
 def _run(
