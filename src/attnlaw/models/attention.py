@@ -24,7 +24,7 @@ class SelfAttention(Model[AttentionSpectrum]):
     tokens that a row sees and D their number: √n A_⊥ with A_⊥ = A − 11ᵀ/n, or, for a causal head,
     √i (A_ij − 1/i) for j ≤ i. And of what is made of several heads: side by side, √(n/h) [A_⊥¹ …
     A_⊥ʰ], or their mean, √n (A_⊥¹ + … + A_⊥ʰ)/h. Why these: docs/theory/attention.md, "Gaussian
-    equivalence", and docs/theory/causal-heads.md.
+    equivalence", and docs/theory/causal-heads.md, "The closed form".
 
     Parameters
     ----------

@@ -18,5 +18,6 @@ quantiles      inverting a cdf
 ============== =================================================================================
 
 Laws of variance profiles are solved from their own equations: `descent` finds the solution at any
-point, `scan` tabulates a density that is costly. The theory is in docs/theory/laws.md.
+point, `scan` tabulates a density that is costly. How one of several solutions is chosen:
+docs/theory/laws.md, "Which solution".
 """

@@ -18,6 +18,7 @@ and a trial takes five steps, each in a module of its own:
 trial is computed and what memory it takes. `token_run` (real tokens) and `gaussian_run` (the
 papers' idealised model) do steps 2 to 4 in the loops of `compiled`, where numba is installed.
 
-The derivation is docs/theory/simulation.md; `simulation.pooled` is the direct computation that the
-engine is tested against. Nothing outside `attnlaw.simulation` imports these modules.
+Derived in docs/theory/simulation.md, "One draw for all signal norms"; `simulation.pooled` is the
+direct computation that the engine is tested against. Nothing outside `attnlaw.simulation` imports
+these modules.
 """

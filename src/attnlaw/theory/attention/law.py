@@ -79,15 +79,17 @@ def law_of_attention(model: SelfAttention, order: str = "auto") -> Law:
 
     - "frozen": β → ∞, where a row is a single 1 and AAᵀ counts how often a key is the best of n.
       Given its norm s that is Poisson with mean λ(s) = n ∫ φ(x) F(sx)^{n−1} dx, F(t) = E Φ(t/s),
-      so that the law of one head has the atoms nk, k = 0, 1, … (docs/theory/large-beta.md).
+      so that the law of one head has the atoms nk, k = 0, 1, …
+      (docs/theory/large-beta.md, "The frozen limit").
 
     Several heads: side by side, √(n/h) [A_⊥¹ … A_⊥ʰ] has (θ₂ MP_{φ/h} ⊞ (θ₁−θ₂)) ⊠ MP_{1/h} (P3:
     γ_K = h d_k/n is 1/(φ/h)); their mean has the same with ⊠ MP_1, divided by h. Values and
     output add ⊠ MP_{n/m}, m their number of columns (docs/theory/attention.md, "Several heads").
     With an `input_spectrum` there are the orders "first" and "tokens"
     (docs/theory/correlated-inputs.md, "Equations"). A causal head has "first", its limit d_k → ∞
-    in closed form, θ₁ times `CausalLaw`, and "tokens" (docs/theory/causal-heads.md); laws of equal
-    causal heads are computed once.
+    in closed form, θ₁ times `CausalLaw` (docs/theory/causal-heads.md, "The closed form"), and
+    "tokens" (docs/theory/causal-heads.md, "Heads of finite size"); laws of equal causal heads are
+    computed once.
 
     Examples
     --------
