@@ -3,7 +3,8 @@
 Blocks are the harmonics of `kernel`, each with its first mode. A row with i entries has
 
 - the exact energy i E ΣA² − 1 of a softmax over i scores, given the query's norm (`rows`),
-- of which a block of degree k keeps the share (c_k(i)/c_k(∞))², c_k(i) = E[iA p_k(x)],
+- of which a block of degree k keeps the share c_k²(i)/c_k²(∞), with c_k²(i) the mean squared
+  coefficient of such a row in p_k(x), interpolated between two exact means (`rows`),
 - and what is in no block is noise, with an energy that fluctuates from row to row like that of a
   sum of i entries (`sums`); columns likewise, for the effective number of rows that they see.
 
