@@ -9,8 +9,7 @@ import numpy as np
 from attnlaw._checks import RegimeWarning
 from attnlaw.figures.figure import Check, Tables
 from attnlaw.figures.tables import Pieces, long_table, rows, summary
-from attnlaw.models import QueryAttention
-from attnlaw.models.query_attention import Scoring
+from attnlaw.models import QueryAttention, Scoring
 from attnlaw.plotting import style
 from attnlaw.simulation import simulate
 from attnlaw.theory import predict

@@ -5,7 +5,7 @@ from attnlaw.models.base import Model, PooledModel, Sampling, Sizes
 from attnlaw.models.classes import PooledClasses
 from attnlaw.models.mixtures import SequenceMixture
 from attnlaw.models.multi_head import MultiHeadPooling
-from attnlaw.models.query_attention import QueryAttention
+from attnlaw.models.query_attention import QueryAttention, Scoring
 from attnlaw.models.sequences import PooledSequences
 from attnlaw.models.vocabulary import Vocabulary, effective_vocabulary
 
@@ -17,6 +17,7 @@ __all__ = [
     "PooledSequences",
     "QueryAttention",
     "Sampling",
+    "Scoring",
     "SelfAttention",
     "SequenceMixture",
     "Sizes",
