@@ -63,7 +63,7 @@ def test_help_imports_no_command():
 
 BAD = {
     "no-such-command": "No such command 'no-such-command'.",
-    "predict --no-such-option": "No such option '--no-such-option'.",
+    "predict --no-such-option": "No such option",
     "predict --vocab-ratio x": "Invalid value for '--vocab-ratio': 'x' is not a valid float.",
     "predict --vocab-ratio -0.5": "vocab_ratio must be at least 0, got -0.5.",
     "predict --sample-ratio nan": "sample_ratio must be finite, got nan.",

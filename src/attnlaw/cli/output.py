@@ -57,8 +57,10 @@ def working(what: str) -> Iterator[None]:
 
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    quiet = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=quiet) as progress:
+    if not console.is_terminal:
+        yield
+        return
+    with Progress(*columns, console=console, transient=True) as progress:
         progress.add_task(what, total=None)
         yield
 
@@ -70,7 +72,10 @@ def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
     from rich.progress import Progress
 
     console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+    if not console.is_terminal:
+        yield lambda done: None
+        return
+    with Progress(console=console, transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda done: bar.update(task, completed=done)
 

@@ -147,7 +147,8 @@ class _Bar:
             self._last_line = now
 
     def __enter__(self) -> None:
-        self._progress.start()
+        if not self._progress.disable:  # else older versions of rich print an empty line
+            self._progress.start()
 
     def __exit__(
         self,
@@ -155,7 +156,8 @@ class _Bar:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._progress.stop()
+        if not self._progress.disable:
+            self._progress.stop()
 
 
 def _summary(data: "Dataset", out: Path) -> dict[str, Any]:
