@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import attnlaw as al
-from attnlaw.laws import Discrete, ProfileLaw
-from attnlaw.theory.attention.limit import AttentionBulk
+from attnlaw.laws import AttentionBulk, Discrete, ProfileLaw
 from attnlaw.theory.attention.profiles import first_profile
 from attnlaw.theory.attention.regime import normaliser_variance, row_energy_variance
 

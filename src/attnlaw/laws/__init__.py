@@ -6,15 +6,16 @@
 - `separable`: matrices whose rows and columns differ in scale, with hundreds of atoms.
 - `profile`, `free_profile`, `causal_profile` and the laws of them, `profile_law` and
   `causal_profile_law`: variance profiles, such as those of attention heads.
-- `causal`, `numerical`: the closed form of causal heads; laws that are known as functions.
+- `attention_bulk`, `causal`: closed forms of attention heads, without and with a mask.
+- `numerical`: laws that are known as functions.
 - `outliers`: spike → outlier → overlap right of any bulk.
 - `tracy_widom`: fluctuations of the largest eigenvalue.
 - `binning`: a spectrum beside a law: the Kolmogorov–Smirnov distance, histograms.
 - `_engine`: how free convolutions are evaluated; its docstring is a map.
 """
 
-from attnlaw.laws._engine.descent import Descent
 from attnlaw.laws._engine.free import ClosedFormLaw, FreeLaw
+from attnlaw.laws.attention_bulk import AttentionBulk
 from attnlaw.laws.binning import BinnedSpectrum, bin_spectrum, ks_distance, logarithmic_bins
 from attnlaw.laws.causal import CausalLaw
 from attnlaw.laws.causal_profile import CausalProfile
@@ -24,18 +25,18 @@ from attnlaw.laws.free_profile import FreeProfile
 from attnlaw.laws.law import Atom, Law
 from attnlaw.laws.marchenko_pastur import MarchenkoPastur
 from attnlaw.laws.profile import VarianceProfile
-from attnlaw.laws.profile_law import ProfileLaw
+from attnlaw.laws.profile_law import ProfileLaw, profile_resolvents
 from attnlaw.laws.semicircle import Semicircle
 from attnlaw.laws.separable import SeparableLaw
 
 __all__ = [
     "Atom",
+    "AttentionBulk",
     "BinnedSpectrum",
     "CausalLaw",
     "CausalProfile",
     "CausalProfileLaw",
     "ClosedFormLaw",
-    "Descent",
     "Discrete",
     "FreeLaw",
     "FreeProfile",
@@ -48,4 +49,5 @@ __all__ = [
     "bin_spectrum",
     "ks_distance",
     "logarithmic_bins",
+    "profile_resolvents",
 ]

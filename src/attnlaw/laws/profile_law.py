@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from attnlaw._checks import Complexes, Floats, count, frozen
+from attnlaw._checks import Complexes, Floats, count, frozen, invalid_argument
 from attnlaw.laws._engine.descent import Descent
 from attnlaw.laws._engine.scan import Piece, find_intervals, tabulate
 from attnlaw.laws.free_profile import FreeEquations, FreeProfile
@@ -13,7 +13,7 @@ from attnlaw.laws.law import Atom
 from attnlaw.laws.numerical import NumericalLaw
 from attnlaw.laws.profile import Equations, VarianceProfile
 
-__all__ = ["ProfileLaw"]
+__all__ = ["ProfileLaw", "profile_resolvents"]
 
 
 class ProfileLaw(NumericalLaw):
@@ -182,6 +182,42 @@ class ProfileLaw(NumericalLaw):
             f"{len(p.row_weights)} × {len(p.column_weights)}, {len(p.ratios)} blocks" for p in both
         )
         return f"{'' if self.scale == 1 else f'{self.scale:g} * '}ProfileLaw({sizes})"
+
+
+def profile_resolvents(profile: VarianceProfile, singular_values: Floats) -> tuple[Floats, Floats]:
+    """Return resolvents of the rows and columns of Y at singular values outside the support.
+
+    Parameters
+    ----------
+    profile : VarianceProfile
+        Y; it has no `factors`.
+    singular_values : array of shape (m,)
+        w > 0, in gaps of the singular values of Y or above them.
+
+    Returns
+    -------
+    rows, columns : arrays of shape (m, kinds)
+        R and C: w times the diagonals of (YYᵀ − w²)⁻¹ and (YᵀY − w²)⁻¹, real there.
+
+    Examples
+    --------
+    Noise alone has R = C = −1/(w + R):
+
+    >>> from attnlaw.laws import VarianceProfile
+    >>> one = np.ones(1)
+    >>> noise = VarianceProfile(
+    ...     row_weights=one, column_weights=one, row_variances=one[None],
+    ...     column_variances=one[None], ratios=np.zeros(1))
+    >>> [r.round(9) for r in profile_resolvents(noise, np.array([2.5]))]
+    [array([[-0.5]]), array([[-0.5]])]
+    """
+    if profile.factors:
+        raise invalid_argument("profile", "without factors", profile.factors)
+    equations = Equations(profile)
+    unit = np.sqrt(equations.unit)
+    v, _ = Descent(equations).solve(np.asarray(singular_values / unit, dtype=np.complex128))
+    R, C = equations.resolvents(v)
+    return np.asarray(R.real / unit), np.asarray(C.real / unit)
 
 
 def _positive(piece: Piece) -> Piece:

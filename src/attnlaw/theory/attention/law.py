@@ -8,11 +8,18 @@ import numpy as np
 
 from attnlaw._checks import choice, invalid_argument
 from attnlaw._dispatch import answers
-from attnlaw.laws import CausalLaw, CausalProfileLaw, Discrete, Law, MarchenkoPastur, ProfileLaw
+from attnlaw.laws import (
+    AttentionBulk,
+    CausalLaw,
+    CausalProfileLaw,
+    Discrete,
+    Law,
+    MarchenkoPastur,
+    ProfileLaw,
+)
 from attnlaw.models import SelfAttention
 from attnlaw.theory.attention.causal import causal_head
 from attnlaw.theory.attention.inputs import first_inputs_profile, tokens_inputs_profile
-from attnlaw.theory.attention.limit import AttentionBulk
 from attnlaw.theory.attention.profiles import (
     norms_profile,
     powers_profile,

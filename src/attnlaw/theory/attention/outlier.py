@@ -16,8 +16,7 @@ from itertools import pairwise
 import numpy as np
 
 from attnlaw._checks import Floats, choice, invalid_argument
-from attnlaw.laws import Descent, ProfileLaw
-from attnlaw.laws.profile import Equations
+from attnlaw.laws import ProfileLaw, profile_resolvents
 from attnlaw.models import SelfAttention
 from attnlaw.theory.attention.profiles import AttentionProfile, first_profile, norms_profile
 
@@ -86,30 +85,29 @@ def key_norm_outlier(model: SelfAttention, order: str = "norms") -> KeyNormOutli
     scale = 1.0 if model.combination == "mean" else 1 / model.n_heads
     law = ProfileLaw(parts.profile, scale)
     term = _Term(parts, model.n_tokens)
-    edges = np.sqrt(law.support) / law._unit
+    edges = np.sqrt(law.support / scale)  # singular values of the profile, as everything below
     strength = term.strength
     at_edge = float(term.visibility(edges[-1:, 1] * (1 + 1e-9))[0])
     gaps = [(a, b) for (_, a), (b, _) in pairwise(edges)]
-    top = max(edges[-1, 1], np.sqrt(strength) / law._unit) * 3
+    top = max(edges[-1, 1], np.sqrt(strength / scale)) * 3
     roots = [root for low, high in [*gaps, (edges[-1, 1], top)] for root in term.roots(low, high)]
     return KeyNormOutlier(
         strength=scale * strength,
         threshold=scale * strength / at_edge,
         bulk_edge=float(law.edges[-1]),
-        locations=np.array([(root * law._unit) ** 2 for root in roots]),
+        locations=np.array([scale * root**2 for root in roots]),
         squared_overlaps=np.array([term.right_overlap(root) for root in roots]),
         is_detached=at_edge > 1,
     )
 
 
 class _Term:
-    """h n p₀(w) q₀(w) at real singular values w outside the bulk, in the units of the law."""
+    """h n p₀(w) q₀(w) at real singular values w outside the bulk."""
 
     def __init__(self, parts: AttentionProfile, n: int) -> None:
         profile = parts.profile
-        self.equations = Equations(profile)
-        self.descent = Descent(self.equations)
-        size = np.sqrt(profile.repeats * n / self.equations.unit)
+        self.profile = profile
+        size = np.sqrt(profile.repeats * n)
         self.rows = parts.term_rows * profile.row_weights * size
         self.columns = parts.term_columns * profile.column_weights * size
         self.strength = float(
@@ -121,9 +119,8 @@ class _Term:
 
     def factors(self, w: Floats) -> tuple[Floats, Floats]:
         """Return p₀ and q₀, each with half of the strength; real outside the bulk."""
-        v, _ = self.descent.solve(w.astype(np.complex128))
-        R, C = self.equations.resolvents(v)
-        return (R @ self.rows).real, (C @ self.columns).real
+        R, C = profile_resolvents(self.profile, w)
+        return R @ self.rows, C @ self.columns
 
     def visibility(self, w: Floats) -> Floats:
         """Return h n p₀ q₀; an outlier is where it is 1."""

@@ -18,7 +18,8 @@ from numpy.polynomial import Polynomial
 from numpy.typing import NDArray
 
 from attnlaw._checks import Complexes, Floats
-from attnlaw.laws import FreeLaw, MarchenkoPastur
+from attnlaw.laws._engine.free import FreeLaw
+from attnlaw.laws.marchenko_pastur import MarchenkoPastur
 
 __all__ = ["AttentionBulk"]
 
