@@ -1,6 +1,7 @@
-"""The law of attention on 1,000 points: time, and the same edge by an independent road.
+"""The law of attention on 1,000 points: time, and the same edge computed independently.
 
-The road: rmtool (a port of Rao and Edelman's RMTool) knows nothing of free products with shifts.
+The other way: rmtool (a port of Rao and Edelman's RMTool) knows nothing of free
+multiplicative convolutions with shifts.
 It takes √n A_⊥ ≈ √θ₂ S/√n + √(θ₁−θ₂) W/√n as signal plus noise: the polynomial of the Stieltjes
 transform of θ₂ SSᵀ/n (`AtimesWish`), then Gaussian noise of variance θ₁−θ₂ added to the matrix
 (`AgramWish`), then the real roots of its discriminant, of which the largest is the edge.

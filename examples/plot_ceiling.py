@@ -29,7 +29,7 @@ def model(sample_ratio, sampling):
 
 
 # %%
-# Each reading of the model is simulated as well as predicted.
+# Each sampling model is simulated as well as predicted.
 
 with style.sheet():
     figure, axes = plt.subplots(figsize=(6.4, 3.6))

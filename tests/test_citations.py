@@ -1,20 +1,20 @@
 """Every derivation that the code cites is a section of a page in this repository."""
 
 import pytest
-from citations import CITATION, ROOT, cited, citing_files, complaints
+from citations import CITATION, ROOT, cited, citing_files, problems
 
 NAMED = 'docs/theory/{}.md, "{}"'
 
 
 def test_every_cited_section_exists():
     files = {path.relative_to(ROOT): path.read_text() for path in citing_files()}
-    wrong = [f"{path}: {words}" for path, text in files.items() for words in complaints(text)]
+    wrong = [f"{path}: {words}" for path, text in files.items() for words in problems(text)]
     assert not wrong, "\n".join(wrong)
     assert sum(len(CITATION.findall(text)) for text in files.values()) > 60
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "problem"),
     [
         (NAMED.format("nowhere", "Derivation"), "does not exist"),
         (NAMED.format("bulk", "Derivations"), 'cited for "Derivations"'),
@@ -23,9 +23,9 @@ def test_every_cited_section_exists():
         ("theory.md " + "§2.2", "a section of nothing"),
     ],
 )
-def test_a_citation_that_leads_nowhere_is_found(text, complaint):
-    (words,) = complaints(text)
-    assert complaint in words
+def test_a_citation_that_leads_nowhere_is_found(text, problem):
+    (words,) = problems(text)
+    assert problem in words
 
 
 @pytest.mark.parametrize("end", ["\n    ", "\n    # "])
@@ -35,4 +35,4 @@ def test_a_citation_may_go_over_the_end_of_a_line(end):
     )
     (found,) = CITATION.finditer(text)
     assert cited(found) == ("bulk", "How far a fixed length is from the limit")
-    assert not list(complaints(text))
+    assert not list(problems(text))

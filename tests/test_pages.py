@@ -13,7 +13,7 @@ def test_the_readme_runs_as_printed():
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "problem"),
     [
         ("```python\n>>> 1 + 1\n3\n```\n", "Expected"),
         ("```python\nassert 1 == 2, 'no'\n```\n", "no"),
@@ -22,10 +22,10 @@ def test_the_readme_runs_as_printed():
         ("```sh\necho one\nexit 3\n```\n", "ended with 3"),
     ],
 )
-def test_a_page_that_lies_is_found(tmp_path: Path, text: str, complaint: str):
+def test_a_page_that_lies_is_found(tmp_path: Path, text: str, problem: str):
     page = tmp_path / "page.md"
     page.write_text(text)
-    with pytest.raises(AssertionError, match=complaint):
+    with pytest.raises(AssertionError, match=problem):
         run_page(page)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from citations import CITATION, ROOT, cited, citing_files, complaints
+from citations import CITATION, ROOT, cited, citing_files, problems
 from docutils import nodes
 from page_examples import run_page
 from sphinx.addnodes import pending_xref
@@ -161,7 +161,7 @@ def link_derivation(
 def check_citations(app: Sphinx, env: BuildEnvironment) -> None:
     """Complain about citations that lead nowhere, also in modules without a page."""
     for path in citing_files():
-        for words in complaints(path.read_text()):
+        for words in problems(path.read_text()):
             logger.warning("%s: %s", path.relative_to(ROOT), words)
 
 

@@ -1,4 +1,4 @@
-"""Free sums and products against the eigenvalues of finite random matrices.
+"""Free additive and multiplicative convolutions against the eigenvalues of finite random matrices.
 
 Complex matrices, whose spectra differ from the limit by O(1/n²) only, so that a small n with many
 trials shows any wrong formula. Compared is the law's own cdf F: over the eigenvalues λ the means

@@ -47,7 +47,9 @@ MODELS = {
     "fewer samples than dimensions": model(PREFIX, al.mean_weights(20), 2.0, 2.0, 2.5),
     "signs of a copula": model(SOFT_PREFIX, al.optimal_weights(SOFT_PREFIX)),
     "alternating signs": model(ALTERNATING, al.optimal_direction(ALTERNATING)),
-    "signs of a hidden coin": model(STRONG_SPIKE, al.optimal_direction(STRONG_SPIKE)),
+    "signs of a hidden Rademacher variable": model(
+        STRONG_SPIKE, al.optimal_direction(STRONG_SPIKE)
+    ),
 }
 
 

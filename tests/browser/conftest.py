@@ -44,7 +44,7 @@ def chromium():
 @pytest.fixture(scope="session")
 def tabs(chromium):
     """Open tabs by what they were opened for, and what went wrong in them."""
-    return {"complaints": []}
+    return {"problems": []}
 
 
 @pytest.fixture
@@ -54,16 +54,16 @@ def open_page(chromium, address, tabs):
     Loading everything anew takes seconds, so one tab is kept, and its address changed as the menu
     changes it; with `fresh` a new tab is loaded.
     """
-    complaints = tabs["complaints"]
-    complaints.clear()
+    problems = tabs["problems"]
+    problems.clear()
     opened = []
 
     def new_tab(path, theme):
         page = chromium.new_page()
         page.emulate_media(color_scheme=theme)
-        page.on("request", lambda request: _note_request(request, complaints))
-        page.on("pageerror", lambda error: complaints.append(f"exception {error}"))
-        page.on("console", lambda said: _note_console(said, complaints))
+        page.on("request", lambda request: _note_request(request, problems))
+        page.on("pageerror", lambda error: problems.append(f"exception {error}"))
+        page.on("console", lambda said: _note_console(said, problems))
         page.goto(address + path)
         return page
 
@@ -87,7 +87,7 @@ def open_page(chromium, address, tabs):
     for page in opened:
         page.evaluate("localStorage.clear()")
         page.close()
-    assert complaints == []
+    assert problems == []
 
 
 def _go(page, path, search):
@@ -98,12 +98,12 @@ def _go(page, path, search):
     )
 
 
-def _note_request(request, complaints):
+def _note_request(request, problems):
     host = urlsplit(request.url).hostname
     if request.url.startswith("http") and host != "127.0.0.1":
-        complaints.append(f"request to {request.url}")
+        problems.append(f"request to {request.url}")
 
 
-def _note_console(said, complaints):
+def _note_console(said, problems):
     if said.type == "error":
-        complaints.append(f"console {said.text}")
+        problems.append(f"console {said.text}")

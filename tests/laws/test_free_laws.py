@@ -1,4 +1,4 @@
-"""Laws without closed form: every answer by a second road."""
+"""Laws without closed form: every answer in a second way."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""MP⊠MP in closed form, against 40-digit arithmetic and other roads to its edges."""
+"""MP⊠MP in closed form, against 40-digit arithmetic and other derivations of its edges."""
 
 import itertools
 

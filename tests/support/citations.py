@@ -34,7 +34,7 @@ def cited(found: re.Match[str]) -> tuple[str, str]:
     return found[1], re.sub(r"\s+(?:#\s+)?", " ", found[2] or "")
 
 
-def complaints(text: str) -> Iterator[str]:
+def problems(text: str) -> Iterator[str]:
     """Say which citations in a text lead nowhere."""
     for found in CITATION.finditer(text):
         page, heading = cited(found)

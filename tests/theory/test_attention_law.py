@@ -153,7 +153,7 @@ def test_correlated_inputs_stretch_the_second_moment():
 
 
 def fixed_point(spectrum, beta, phi, z):
-    """The second road of docs/theory/correlated-inputs.md, "Equations", iterated."""
+    """The second way of docs/theory/correlated-inputs.md, "Equations", iterated."""
     b2, c2 = beta**2, np.expm1(beta**2) - beta**2
     s0, s1, mB = 1.0 + 0j, 1.0 + 0j, -1 / z
     for _ in range(4000):

@@ -1,4 +1,4 @@
-"""The key-norm outlier: limits, and the formula of low-rank perturbations by another road."""
+"""The key-norm outlier: limits, and the formula of low-rank perturbations in another way."""
 
 import numpy as np
 import pytest

@@ -125,7 +125,7 @@ def model(delta, gamma):
 
 @given(ratios, ratios)
 def test_law_and_closed_form_have_the_same_edge(delta, gamma):
-    """The law engine finds its edges by its own road."""
+    """The law engine finds its edges in its own way."""
     studied = model(delta, gamma)
     edge = al.theory.bulk_edge(delta, gamma, studied.noise_gain)
     assert_allclose(al.law(studied).edges[-1], edge, rtol=1e-12)

@@ -1,4 +1,4 @@
-"""Several classes and coloured noise: limits, identities by a second road, shapes, sentences."""
+"""Several classes and coloured noise: limits, identities in a second way, shapes, sentences."""
 
 import re
 
@@ -45,7 +45,7 @@ def test_two_balanced_classes_are_pooled_sequences(sampling, delta, gamma, norm)
 
 
 def test_unequal_shares_of_two_classes_weaken_the_signal_and_nothing_else():
-    """Σ_M has the eigenvalue 4 π₁π₂ ‖μ‖²; the noise lent by the table stays δ."""
+    """Σ_M has the eigenvalue 4 π₁π₂ ‖μ‖²; the class-mean sampling noise stays δ."""
     pair = al.predict(model([[1.5], [-1.5]], class_shares=[0.2, 0.8]))
     balanced = al.predict(model([[1.2], [-1.2]]))  # 4 · 0.2 · 0.8 = 0.8²
     assert_allclose(pair.squared_overlaps, balanced.squared_overlaps, rtol=1e-12)
@@ -88,7 +88,7 @@ def test_noise_of_one_colour_and_another_scale_is_white_noise(sampling):
 
 @pytest.mark.parametrize("sampling", ["token", "gaussian"])
 def test_general_road_meets_the_closed_form_of_white_noise(sampling):
-    """Two atoms a hair apart go the general road; the answer moves by no more than the hair."""
+    """Two atoms a hair apart take the general way; the answer moves by no more than the hair."""
     white = al.predict(model(sampling=sampling))
     nearly = al.predict(model(sampling=sampling, noise_spectrum=[1.0, 1.0 + 1e-9]))
     for field in vars(white):
@@ -117,7 +117,7 @@ def test_law_of_coloured_noise_is_a_product():
 
 @pytest.mark.parametrize("sampling", ["token", "gaussian"])
 def test_outliers_solve_the_secular_equation_of_a_large_matrix(sampling):
-    """A second road: the deterministic equivalent by fixed-point iteration, at given ℓ.
+    """A second way: the deterministic equivalent by fixed-point iteration, at given ℓ.
 
     Q(ℓ) = (ℓ − κΣ/(1+e))⁻¹ with e = −κδ (1/d) tr Σ Q: det(1 − α (AᵀQA + δ (1/d) tr ΣQ)) = 0.
     """
@@ -132,13 +132,13 @@ def test_outliers_solve_the_secular_equation_of_a_large_matrix(sampling):
         for _ in range(2000):
             e = -kappa * delta * np.mean(t / (ell - kappa * t / (1 + e)))
         Q = 1 / (ell - kappa * t / (1 + e))
-        lent = delta * np.mean(t * Q) if sampling == "token" else 0.0
-        gram = (COLOURED * Q) @ COLOURED.T + lent * np.diag(1 / pi)
+        class_noise = delta * np.mean(t * Q) if sampling == "token" else 0.0
+        gram = (COLOURED * Q) @ COLOURED.T + class_noise * np.diag(1 / pi)
         assert np.linalg.det(np.eye(3) - alpha * gram @ between) == pytest.approx(0, abs=1e-10)
 
 
 def test_overlap_is_the_derivative_of_the_eigenvalue():
-    """Hellmann–Feynman: with M along one direction, s dℓ/ds² = α ‖μ‖² ζ_pop when δ is not lent."""
+    """Hellmann–Feynman: with M along one direction, s dℓ/ds² = α ‖μ‖² ζ_pop (no table noise)."""
 
     def at(scale):
         pair = model(

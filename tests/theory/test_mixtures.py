@@ -67,7 +67,7 @@ def test_kinds_of_equal_noise_are_joined_in_the_law():
 
 
 def test_outlier_solves_the_equations_of_a_separable_resolvent():
-    """A second road: e and φ of Paul and Silverstein by iteration at the predicted eigenvalue."""
+    """A second way: e and φ of Paul and Silverstein by iteration at the predicted eigenvalue."""
     mixture = lengths()
     spike = al.predict(mixture)
     q, alpha, kappa = mixture.kind_shares, mixture.signal_gains, mixture.noise_gains

@@ -1,4 +1,4 @@
-"""Outliers and overlaps: golden numbers, identities by a second road, limits, shapes."""
+"""Outliers and overlaps: golden numbers, identities in a second way, limits, shapes."""
 
 import re
 from dataclasses import fields, replace

@@ -89,7 +89,7 @@ def learn_pooling_weights(
     model E Ĉ_ll' = R_ll' a aᵀ with a = μ + m (docs/theory/pooled-covariance.md, "Derivation"), so
     J = (a·u)² (wᵀRw − wᵀw): its maximiser is the optimal w of P1.
 
-    The gain is judged by cross-fitting. With (w, u) from one half, every sequence i of the
+    The gain is evaluated by cross-fitting. With (w, u) from one half, every sequence i of the
     other half gives two numbers
 
         j_i(w) = Σ_{l≠l'} w_l w_l' p_il p_il' ,   p_il = T_il·u ,

@@ -110,7 +110,7 @@ class TableFinding:
 
 @dataclass(frozen=True, kw_only=True)
 class SequenceFinding:
-    """Poolings of sequences, judged, and the weights learned from them."""
+    """Poolings of sequences, evaluated, and the weights learned from them."""
 
     name: str
     source: str  # Python lines that make `sequences`

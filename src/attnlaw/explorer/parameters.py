@@ -42,7 +42,7 @@ RATIOS = (
 
 READING = (
     Control(
-        name="sampling", label="Reading of the model", kind="choice", section="Signal and data",
+        name="sampling", label="Sampling model", kind="choice", section="Signal and data",
         default="token", options=(("token", "real tokens"), ("gaussian", "idealised")),
     ),
     Control(

@@ -105,7 +105,7 @@ def sample_classes(
     Raises
     ------
     ValueError
-        When neither of the roads below attains R.
+        When neither of the two ways below attains R.
 
     Notes
     -----

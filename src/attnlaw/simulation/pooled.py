@@ -155,7 +155,7 @@ def sample_pooled(model: PooledSequences, dimension: int, rng: Random = None) ->
 
         token       X₀ = M Z
         gaussian    X₀ = √κ g Z / √V
-        V = ∞       X₀ = √κ g        (every token is fresh; both readings agree)
+        V = ∞       X₀ = √κ g        (every token is fresh; both sampling models agree)
 
     With a vocabulary the rows of Z carry the tokens' importance, Z_v = g_v z_v, the gains are
     t_i = Σ_l w_l g_v c_v, and the idealised noise is √κ g diag(√p) Z.

@@ -72,7 +72,7 @@ def population_covariance(model: PooledSequences, table: Floats, signal_norm: fl
 
 
 def bulk_noise(model: PooledSequences, sample: PooledSample) -> Floats:
-    """Return the pooled noise without any spike: tokens stripped of the mean of their class.
+    """Return the pooled noise without any spike: class-centred tokens.
 
     Notes
     -----

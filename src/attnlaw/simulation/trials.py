@@ -60,7 +60,8 @@ def simulate_sequences(
         How it is computed; the law of the answer is the same. "reference" forms every matrix.
         "rank-two" finds the same numbers for all signal norms at once. "matrix-free" forms
         neither table nor covariance, so that memory grows like V and N instead of V·d and N·d;
-        its draws are others. "auto" takes "reference" where that is quick, else "matrix-free".
+        it uses different random draws. "auto" takes "reference" where that is quick, else
+        "matrix-free".
 
     Returns
     -------

@@ -177,7 +177,7 @@ def plan_vocabulary(model: PooledSequences, wanted: Floats) -> VocabularyNeeds:
         return np.asarray(spikes.outer_spike(norm, delta, gamma).squared_overlap - zeta)
 
     limit, infinite = surplus(delta, zero), surplus(zero, gamma)
-    lent = delta * words.n_tokens / words.effective_size  # d/V_eff
+    class_noise = delta * words.n_tokens / words.effective_size  # d/V_eff
     start, end = np.full(zeta.shape, RATIOS[0]), np.full(zeta.shape, RATIOS[-1])
     samples = sign_change(lambda x: surplus(delta, x), start, end)
     low, high = start, start  # the last stretch that begins with enough and ends with too little
@@ -189,7 +189,7 @@ def plan_vocabulary(model: PooledSequences, wanted: Floats) -> VocabularyNeeds:
         sample_ratio=np.where((limit > 0) & (samples > RATIOS[0]), samples, 0.0),
         vocab_ratio=np.where((infinite > 0) & (vocab > RATIOS[0]), vocab, 0.0),
         signal=spikes.norm_for(zeta, delta, gamma),
-        ceiling=norm**2 / np.maximum(norm**2 + lent, TINY) if spikes.token else zero + 1,
+        ceiling=norm**2 / np.maximum(norm**2 + class_noise, TINY) if spikes.token else zero + 1,
         sample_limit=limit + zeta,
         vocab_limit=infinite + zeta,
     )

@@ -34,7 +34,7 @@ CONTROLS = (
     ),
     Control(
         name="seed", label="Seed", kind="whole", section="File", default=0, lowest=0,
-        highest=1000, step=1, hint="Draws the subsets and halves on which findings are judged.",
+        highest=1000, step=1, hint="Draws the subsets and halves on which findings are evaluated.",
     ),
     Control(
         name="head", label="Attention head", kind="text", section="File", default="",
@@ -65,7 +65,8 @@ def view(values: Values, look: Look, extra: Any) -> View:
     return View(
         figure=figure(look, [], x=hidden, y=hidden, annotations=[invitation]),
         readings=[],
-        formula="A table is judged by the law of its noise, sequences by what positions share, "
+        formula="A table is compared with the law of its noise, sequences by what positions "
+        "share, "
         "attention heads by what random queries and keys would do.",
         code="""import attnlaw as al
 from attnlaw.diagnostics import inspect_table, read_table

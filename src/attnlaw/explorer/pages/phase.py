@@ -218,7 +218,7 @@ def _readings(k: int, name: str, point: al.PooledSequences) -> list[Reading]:
 
 def _formula(values: Values, names: list[str], snrs: list[float]) -> str:
     token = values["sampling"] == "token"
-    lent = r"-\delta" if token else ""
+    class_noise = r"-\delta" if token else ""
     strength = r"(\lVert\mu\rVert^2+\delta)" if token else r"\lVert\mu\rVert^2"
     ceiling = r"\,\frac{\lVert\mu\rVert^2}{\lVert\mu\rVert^2+\delta}" if token else ""
     ratios = ", ".join(
@@ -230,7 +230,7 @@ Only the signal-to-noise ratio of the weights enters: ${ratios}$. With
 $t=\frac{{\alpha}}{{\kappa}}{strength}-\delta$ and the positive root $t_*$ of
 $t^3=(\delta+\gamma+\delta\gamma)\,t+2\delta\gamma$, the boundary is
 
-$$\lVert\mu\rVert^2=\frac{{\kappa}}{{\alpha}}\,(\delta+t_*){lent},$$
+$$\lVert\mu\rVert^2=\frac{{\kappa}}{{\alpha}}\,(\delta+t_*){class_noise},$$
 
 and beyond it the alignment is
 

@@ -1,7 +1,7 @@
 """A Gaussian table of which only the queried products are drawn, vectors as rows.
 
-The compiled twin of `_matrix_free.lazy_gaussian`, which says what is computed and why. A query
-has three stages, so that large products with P can be shared by threads in between:
+The compiled counterpart of `_matrix_free.lazy_gaussian`, which says what is computed and why. A
+query has three stages, so that large products with P can be shared by threads in between:
 
     begin_query    what is known of the answers; R and fresh Gaussians are drawn
     project_out    P is taken from the queried rows and from the fresh Gaussians
