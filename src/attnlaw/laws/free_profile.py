@@ -57,42 +57,81 @@ class FreeProfile:
 
 
 class _Side(NamedTuple):
-    """Rows or columns of one profile, with the other's self-energy as one more coupling."""
+    """Rows or columns of one of the profiles, and the places of their unknowns in v."""
 
-    couplings: Floats  # (K+1, kinds): α, and 1
+    couplings: Floats  # (K+1, kinds): α, and 1 for the other profile's self-energy
     means: Floats  # (K+1, kinds): weights × α', and weights
-    pairs: Floats  # (kinds, (K+1)²)
+    pairs: Floats  # (kinds, (K+1)²): products of both
+    repeats: int  # h for rows, 1 for columns
+    p: slice  # of the blocks of this profile
+    q: slice
+    is_rows: bool
+    part: int  # 0 for the first profile, 1 for the second
+    energies: tuple[int, int]  # σ₁ and σ₂ of rows, or of columns
 
-    @staticmethod
-    def of(couplings: Floats, means: Floats, weights: Floats) -> "_Side":
-        A = np.vstack([couplings, np.ones_like(weights)])
-        M = np.vstack([means, weights])
-        return _Side(A, M, (M[:, None] * A).reshape(len(A) ** 2, -1).T.copy())
+    @property
+    def answered(self) -> slice:
+        """Unknowns that are means over this side: p over rows, q over columns."""
+        return self.p if self.is_rows else self.q
 
-    def respond(self, inputs: Complexes, w: Complexes) -> tuple[Complexes, Complexes]:
-        """Return the means of α'R and of R, and their derivatives in the couplings."""
-        R = -1 / (w[:, None] + inputs @ self.couplings)
-        size = len(self.couplings)
-        return R @ self.means.T, ((R * R) @ self.pairs).reshape(-1, size, size)
+    @property
+    def own(self) -> int:
+        """Self-energy of this profile."""
+        return self.energies[self.part]
+
+    @property
+    def other(self) -> int:
+        """Self-energy of the other profile, which this side feels."""
+        return self.energies[1 - self.part]
+
+
+class _Response(NamedTuple):
+    """Means over a side at given unknowns, and their derivatives."""
+
+    means: Complexes  # (points, K): of α'R
+    resolvent: Complexes  # (points,): mean of R
+    by_couplings: Complexes  # (points, K+1, K): of both in the couplings q/D, or p/D
+    by_energy: Complexes  # (points, K+1): of both in σ of the other profile, or in w
 
 
 class FreeEquations:
     """The equations of a free additive convolution, with the interface of `Equations`.
 
-    Unknowns: v = (p of all blocks, q of all blocks, σ₁, σ₂ of rows, σ₁, σ₂ of columns, w).
+    Unknowns: v = (p of all blocks, q of all blocks, σ₁, σ₂ of rows, σ₁, σ₂ of columns, w). With
+    D = 1 − ρpq, each side of each profile has the equations
+
+        p = mean α'R ,   R̄ (w + σ₁ + σ₂) + 1 = 0 ,   R = −1/(w + h Σ α q/D + σ of the other) ,
+
+    rows as written and columns with p and q exchanged and h = 1; the last equation is
+    w² Π(1 + cy) = s² over the `factors` c.
     """
 
     def __init__(self, profile: FreeProfile) -> None:
         self.unit = profile.mean
         self.h, self.factors = profile.repeats, profile.factors
         self.rho = profile.ratios
-        parts = [Equations(part, self.unit) for part in (profile.first, profile.second)]
-        self.parts = parts
-        self.sizes = [part.K for part in parts]
-        self.K = sum(self.sizes)
+        self.parts = [Equations(part, self.unit) for part in (profile.first, profile.second)]
+        self.K = sum(part.K for part in self.parts)
         self.n_unknowns = 2 * self.K + 5
-        self.rows = [_Side.of(part.A, part.A_mean, part.wr) for part in parts]
-        self.columns = [_Side.of(part.G, part.G_mean, part.wc) for part in parts]
+        self.sides = [self._side(is_rows, part) for is_rows in (True, False) for part in (0, 1)]
+
+    def _side(self, is_rows: bool, part: int) -> _Side:
+        e, K = self.parts[part], self.K
+        alpha, mean, weights = (e.A, e.A_mean, e.wr) if is_rows else (e.G, e.G_mean, e.wc)
+        couplings = np.vstack([alpha, np.ones_like(weights)])
+        means = np.vstack([mean, weights])
+        start = part * self.parts[0].K
+        return _Side(
+            couplings=couplings,
+            means=means,
+            pairs=(means[:, None] * couplings).reshape(len(couplings) ** 2, -1).T.copy(),
+            repeats=self.h if is_rows else 1,
+            p=slice(start, start + e.K),
+            q=slice(K + start, K + start + e.K),
+            is_rows=is_rows,
+            part=part,
+            energies=(2 * K, 2 * K + 1) if is_rows else (2 * K + 2, 2 * K + 3),
+        )
 
     @property
     def reach(self) -> float:
@@ -109,44 +148,29 @@ class FreeEquations:
 
     def start(self, s: Complexes) -> Complexes:
         """Unknowns far from the support, by fixed-point iteration."""
-        K = self.K
         v = np.zeros((s.size, self.n_unknowns), dtype=np.complex128)
-        v[:, :K] = (
-            -np.concatenate([side.means[:-1].sum(axis=1) for side in self.rows]) / s[:, None]
-        )
-        v[:, K : 2 * K] = (
-            -np.concatenate([side.means[:-1].sum(axis=1) for side in self.columns]) / s[:, None]
-        )
+        for side in self.sides:
+            v[:, side.answered] = -side.means[:-1].sum(axis=1) / s[:, None]
         v[:, -1] = s
         for _ in range(30):
-            state = self._state(v)
-            v[:, : 2 * K] = np.concatenate(
-                [answer[:, :-1] for answers in state.answers for answer in answers], axis=1
-            )
-            for side, answers in enumerate(state.answers):
-                sigma = v[:, 2 * K + 2 * side : 2 * K + 2 * side + 2]
-                total = [-1 / answer[:, -1] - v[:, -1] for answer in answers]
-                v[:, 2 * K + 2 * side : 2 * K + 2 * side + 2] = np.stack(
-                    [total[0] - sigma[:, 1], total[1] - sigma[:, 0]], axis=1
-                )
+            new = v.copy()
+            for side in self.sides:
+                response = self._response(side, v)
+                new[:, side.answered] = response.means
+                new[:, side.own] = -1 / response.resolvent - v[:, -1] - v[:, side.other]
+            v = new
         return v
 
-    def _state(self, v: Complexes) -> "_State":
-        K, k = self.K, self.sizes[0]
-        p, q, w = v[:, :K], v[:, K : 2 * K], v[:, -1]
-        D = 1 - self.rho * p * q
-        sigma = v[:, 2 * K : 2 * K + 4]
-        answers, slopes = [], []
-        for side, coupling, scale, at in (
-            (self.rows, q / D, self.h, 0),
-            (self.columns, p / D, 1, 2),
-        ):
-            first = np.concatenate([scale * coupling[:, :k], sigma[:, at + 1 : at + 2]], axis=1)
-            second = np.concatenate([scale * coupling[:, k:], sigma[:, at : at + 1]], axis=1)
-            replies = [side[0].respond(first, w), side[1].respond(second, w)]
-            answers.append([reply[0] for reply in replies])
-            slopes.append([reply[1] for reply in replies])
-        return _State(D, answers, slopes)
+    def _response(self, side: _Side, v: Complexes) -> _Response:
+        p, q = v[:, side.p], v[:, side.q]
+        coupling = (q if side.is_rows else p) / (1 - self.rho[side.p] * p * q)
+        inputs = np.concatenate([side.repeats * coupling, v[:, side.other, None]], axis=1)
+        R = -1 / (v[:, -1:] + inputs @ side.couplings)
+        means, size = R @ side.means.T, len(side.couplings)
+        slopes = ((R * R) @ side.pairs).reshape(-1, size, size)
+        return _Response(
+            means[:, :-1], means[:, -1], side.repeats * slopes[:, :, :-1], slopes[:, :, -1]
+        )
 
     def moment_function(self, v: Complexes) -> Complexes:
         """Return y = zG(z) − 1 of the law of YYᵀ, by its columns: −h(1 + w mean C)."""
@@ -163,50 +187,51 @@ class FreeEquations:
 
     def newton(self, v: Complexes, s: Complexes) -> tuple[Complexes, Complexes, Floats]:
         """Return Newton's step, the derivative dv/ds, and the size of the residual."""
-        K, k = self.K, self.sizes[0]
-        D, answers, slopes = self._state(v)
-        p, q, w = v[:, :K], v[:, K : 2 * K], v[:, -1]
-        same = 1 / D**2
-        # d(q/D) = q²ρ/D² dp + dq/D², and the like for p/D.
-        by_p = (self.rho * q * q * same, same)
-        by_q = (same, self.rho * p * p * same)
         residual = np.zeros_like(v)
         J = np.zeros((s.size, self.n_unknowns, self.n_unknowns), dtype=np.complex128)
-        for side, (scale, moves) in enumerate(((self.h, by_p), (1, by_q))):
-            at = 2 * K + 2 * side  # σ₁ and σ₂ of this side
-            total = w + v[:, at] + v[:, at + 1]
-            for part in (0, 1):
-                lines = slice(side * K + part * k, side * K + (k if part == 0 else K))
-                blocks = slice(part * k, k if part == 0 else K)
-                answer, slope = answers[side][part], slopes[side][part]
-                residual[:, lines] = answer[:, :-1] - v[:, lines]
-                residual[:, at + part] = answer[:, -1] * total + 1
-                other = at + 1 - part
-                for lead, move in zip((0, K), moves, strict=True):
-                    columns = slice(lead + blocks.start, lead + blocks.stop)
-                    step = scale * slope[:, :, :-1] * move[:, None, blocks]
-                    J[:, lines, columns] += step[:, :-1]
-                    J[:, at + part, columns] += step[:, -1] * total[:, None]
-                for unknown in (other, -1):
-                    J[:, lines, unknown] += slope[:, :-1, -1]
-                    J[:, at + part, unknown] += slope[:, -1, -1] * total
-                for unknown in (at, at + 1, -1):
-                    J[:, at + part, unknown] += answer[:, -1]
-        i = np.arange(2 * K)
-        J[:, i, i] -= 1
-        y = self.moment_function(v)
-        product, slope_y = multiplier(self.factors, y)
-        residual[:, -1] = w**2 * product - s**2
-        J[:, -1, -1] = 2 * w * product
-        if self.factors:
-            C = self._mean_column(v)
-            inner = -self.h * w**2 * slope_y
-            J[:, -1, -1] += inner * (C + w * C * C)
-            J[:, -1, -3] = J[:, -1, -2] = inner * w * C * C
+        for side in self.sides:
+            self._enter_side(side, v, residual, J)
+        self._enter_singular_value(v, s, residual, J)
         return solved(J, residual, s)
 
+    def _enter_side(self, side: _Side, v: Complexes, residual: Complexes, J: Complexes) -> None:
+        """Write mean α'R − p and R̄(w + σ₁ + σ₂) + 1, with their derivatives."""
+        lines, own = side.answered, side.own
+        response = self._response(side, v)
+        first, second = side.energies
+        total = v[:, -1] + v[:, first] + v[:, second]
+        residual[:, lines] = response.means - v[:, lines]
+        residual[:, own] = response.resolvent * total + 1
+        for unknowns, change in self._coupling_slopes(side, v):
+            slopes = response.by_couplings * change[:, None]
+            J[:, lines, unknowns] += slopes[:, :-1]
+            J[:, own, unknowns] += slopes[:, -1] * total[:, None]
+        for unknown in (side.other, -1):
+            J[:, lines, unknown] += response.by_energy[:, :-1]
+            J[:, own, unknown] += response.by_energy[:, -1] * total
+        for unknown in (first, second, -1):  # in the factor w + σ₁ + σ₂
+            J[:, own, unknown] += response.resolvent
+        k = np.arange(lines.start, lines.stop)
+        J[:, k, k] -= 1
 
-class _State(NamedTuple):
-    D: Complexes
-    answers: list[list[Complexes]]  # [rows, columns][first, second]: means of α'R, and of R
-    slopes: list[list[Complexes]]
+    def _coupling_slopes(self, side: _Side, v: Complexes) -> list[tuple[slice, Complexes]]:
+        """Return d(q/D) = ρq²/D² dp + dq/D² for rows, and d(p/D) for columns."""
+        rho, p, q = self.rho[side.p], v[:, side.p], v[:, side.q]
+        same = 1 / (1 - rho * p * q) ** 2
+        if side.is_rows:
+            return [(side.p, rho * q * q * same), (side.q, same)]
+        return [(side.p, same), (side.q, rho * p * p * same)]
+
+    def _enter_singular_value(
+        self, v: Complexes, s: Complexes, residual: Complexes, J: Complexes
+    ) -> None:
+        """Write w² Π(1 + cy) − s², with its derivatives."""
+        w = v[:, -1]
+        product, slope = multiplier(self.factors, self.moment_function(v))
+        residual[:, -1] = w**2 * product - s**2
+        J[:, -1, -1] = 2 * w * product
+        if self.factors:  # y moves with w and with the self-energies of the columns
+            C = self._mean_column(v)
+            inner = -self.h * w**2 * slope
+            J[:, -1, -1] += inner * (C + w * C * C)
+            J[:, -1, -3] = J[:, -1, -2] = inner * w * C * C
