@@ -22,6 +22,7 @@ __all__ = [
     "atomic_path",
     "checksum",
     "exclusive",
+    "file_checksum",
     "fingerprint",
     "fingerprint_difference",
     "require_room",
@@ -157,6 +158,12 @@ def checksum(parts: Iterable[bytes | str]) -> str:
     for part in parts:
         digest.update(part.encode() if isinstance(part, str) else part)
     return digest.hexdigest()
+
+
+def file_checksum(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def source_files(parts: Iterable[str] = ("",)) -> list[Path]:

@@ -34,7 +34,7 @@ def reference(tmp_path_factory):
 
 
 def same_files(a, b):
-    names = ["manifest.json", "results.nc"]
+    names = ["manifest.json", "results.nc", "results.sha256"]
     return all((a / name).read_bytes() == (b / name).read_bytes() for name in names)
 
 
@@ -101,7 +101,8 @@ def test_what_theory_refuses_is_refused_before_any_work(tmp_path):
 
 
 def test_nothing_is_left_but_manifest_results_and_lock(reference):
-    assert sorted(p.name for p in reference.iterdir()) == ["lock", "manifest.json", "results.nc"]
+    names = ["lock", "manifest.json", "results.nc", "results.sha256"]
+    assert sorted(p.name for p in reference.iterdir()) == names
 
 
 @pytest.mark.parametrize("n_done", [0, 1, 13, 24])
@@ -173,6 +174,44 @@ def test_a_kill_between_results_and_journal_is_mended(cheap, tmp_path, reference
     run_sweep(cheap, path)
     assert not (path / "cells.journal").exists()
     assert same_files(path, reference)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_one_flipped_bit_in_the_results_is_noticed(cheap, tmp_path, reference, seed):
+    path = tmp_path / "store"
+    shutil.copytree(reference, path)
+    data = bytearray((path / "results.nc").read_bytes())
+    place = int(np.random.default_rng(seed).integers(len(data)))
+    data[place] ^= 1 << seed % 8
+    (path / "results.nc").write_bytes(data)
+    words = r"results.nc must be as it was written, got a damaged file: its SHA-256 is"
+    with pytest.raises(StoreError, match=words):
+        open_sweep(path)
+    with pytest.raises(StoreError, match=words):
+        run_sweep(cheap, path)
+
+
+def test_the_journal_rebuilds_damaged_results(cheap, tmp_path, reference):
+    path = tmp_path / "store"
+    with pytest.raises(Stop):
+        run_sweep(cheap, path, progress=stop_after(24))
+    for name in ("results.nc", "results.sha256"):
+        shutil.copy(reference / name, path / name)
+    with (path / "results.nc").open("r+b") as file:
+        file.seek(-100, os.SEEK_END)
+        file.write(b"\xff")
+    with pytest.warns(UserWarning, match=r"results.nc is damaged: these numbers come from"):
+        data = open_sweep(path)
+    assert data.identical(open_sweep(reference))
+    run_sweep(cheap, path)
+    assert same_files(path, reference)
+
+
+def test_results_without_their_digest_are_refused(cheap, tmp_path, reference):
+    shutil.copytree(reference, tmp_path / "store")
+    (tmp_path / "store" / "results.sha256").unlink()
+    with pytest.raises(StoreError, match=r"must hold a readable results.nc and results.sha256"):
+        open_sweep(tmp_path / "store")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Run a sweep, or what is left of it."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
@@ -21,6 +22,7 @@ from attnlaw.sweeps.store import (
     JOURNAL,
     RESULTS,
     check_same,
+    has_results,
     is_finished,
     journal_size,
     open_journal,
@@ -103,7 +105,7 @@ def run_sweep(
     rehearse(sweep, n_jobs if scheduler is None else None)
     cluster = nullcontext() if scheduler is None else connected(scheduler)
     with cluster as client, writing(store, sweep):
-        if not (store / RESULTS).exists():
+        if not has_results(store):
             require_room(store, _bytes_to_write(sweep, store / JOURNAL))
             _compute_missing(sweep, store / JOURNAL, n_jobs, client, progress)
         elif progress is not None:
@@ -127,12 +129,24 @@ def open_sweep(path: str | Path) -> "Dataset":
         with the axes of the sweep and ``trial``, and a variable ``predicted_…`` with the axes
         on which the theory depends. Cells that are not done yet are NaN; the attribute
         ``n_cells_missing`` counts them.
+
+    Raises
+    ------
+    StoreError
+        When the results are damaged, which a digest of the whole file tells. If the journal is
+        still there, the numbers come from it, with a warning that names the file.
     """
     _require_extras()
     store = Path(path)
-    if not (store / RESULTS).exists():
+    if not has_results(store):
         data = _from_journal(store)
-        if not (store / RESULTS).exists():  # else it was finished while we were reading
+        if not has_results(store):  # else it was finished while we were reading
+            if (store / RESULTS).exists():
+                warnings.warn(
+                    f"{store / RESULTS} is damaged: these numbers come from the journal, and "
+                    "running the sweep again rebuilds the file.",
+                    stacklevel=2,
+                )
             return data
     return dataset.load(store / RESULTS)
 

@@ -5,6 +5,7 @@
 ``lock``               held by the one writer; the system frees it when that dies
 ``cells.journal``      what each finished cell observed, appended as it comes
 ``results.nc``         the labelled dataset, put in place after the last cell
+``results.sha256``     its digest, as ``sha256sum`` writes it, verified at every read
 =====================  ===========================================================
 
 Once ``results.nc`` is in place the journal is removed: the order in which cells were finished,
@@ -12,6 +13,7 @@ and how often the sweep was interrupted, leaves no trace.
 
 The journal is a row of records of one size: index, checksum, values. A record torn by a kill is
 cut off at the next start or, told by its checksum, ignored; its cell is then computed again.
+While the journal is there, it also rebuilds a ``results.nc`` that does not match its digest.
 """
 
 import json
@@ -32,6 +34,7 @@ from attnlaw._store import (
     atomic_path,
     checksum,
     exclusive,
+    file_checksum,
     fingerprint,
     fingerprint_difference,
     writable,
@@ -45,6 +48,7 @@ __all__ = [
     "SOURCES",
     "Journal",
     "check_same",
+    "has_results",
     "is_finished",
     "journal_size",
     "open_journal",
@@ -58,6 +62,7 @@ __all__ = [
 
 FORMAT = "attnlaw sweep 1"
 MANIFEST, LOCK, JOURNAL, RESULTS = "manifest.json", "lock", "cells.journal", "results.nc"
+DIGEST = "results.sha256"
 SYNC_SECONDS = 1.0  # of work that a power cut may cost; a kill costs nothing that was written
 SOURCES = (  # what decides which numbers a cell observes
     "_checks.py",
@@ -108,11 +113,44 @@ def writing(path: Path, sweep: Sweep) -> Iterator[None]:
 
 
 def put_results(path: Path, write: Callable[[Path], object]) -> None:
-    """Put the dataset in place, written by `write(path)`, and remove the journal."""
-    if not (path / RESULTS).exists():
+    """Put the dataset in place, written by `write(path)`, and remove the journal.
+
+    The digest comes first: a kill between the two leaves a file that does not match, and the
+    journal with which to write it again.
+    """
+    if not has_results(path):
         with atomic_path(path / RESULTS, only_writer=True) as partial:
             write(partial)
+            with atomic_path(path / DIGEST, only_writer=True) as digest:
+                digest.write_text(f"{file_checksum(partial)}  {RESULTS}\n", "utf-8")
     (path / JOURNAL).unlink(missing_ok=True)
+
+
+def has_results(path: Path) -> bool:
+    """Return whether the results are there and every byte of them is as it was written.
+
+    Raises
+    ------
+    StoreError
+        When they are damaged and no journal is left to rebuild them from.
+    """
+    if not (path / RESULTS).exists():
+        return False
+    try:
+        written = (path / DIGEST).read_bytes()[:64].decode("ascii", "replace")
+        found = file_checksum(path / RESULTS)
+    except OSError as error:
+        raise StoreError(
+            f"{path} must hold a readable {RESULTS} and {DIGEST}, got "
+            f"{error.strerror or str(error)!r}."
+        ) from None
+    if found != written and not (path / JOURNAL).exists():
+        raise StoreError(
+            f"{path / RESULTS} must be as it was written, got a damaged file: its SHA-256 is "
+            f"{found[:12]}…, and {DIGEST} says {written[:12]!r}; restore it, or remove it to have "
+            "the sweep computed again."
+        )
+    return found == written
 
 
 def read_manifest(path: Path) -> tuple[Sweep, dict[str, str]]:
