@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from attnlaw.laws import Discrete, FreeLaw, MarchenkoPastur, Semicircle
-from attnlaw.laws.marchenko_pastur import WishartProduct
+from attnlaw.laws.classical import WishartProduct
 
 MP, SC = MarchenkoPastur, Semicircle
 D, E = Discrete([1, 3]), Discrete([0, 1, 5], [0.2, 0.5, 0.3])

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from attnlaw.laws import Discrete, MarchenkoPastur
 from attnlaw.laws._engine.free import FreeLaw
 from attnlaw.laws._engine.support import intervals
-from attnlaw.laws.marchenko_pastur import critical_points
+from attnlaw.laws.classical import critical_points
 
 RATIOS = [1e-6, 1e-3, 0.2, 0.5, 1.0, 1.5, 10.0]
 PAIRS = list(itertools.combinations_with_replacement(RATIOS, 2))

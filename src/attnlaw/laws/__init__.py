@@ -2,12 +2,11 @@
 
 - `law`: what every law answers (`Law`): density, cdf, quantile, support, atoms, moments, Stieltjes
   transform, samples; and the algebra, ``A @ B`` for A ⊠ B and ``A + B`` for A ⊞ B.
-- `marchenko_pastur`, `semicircle`, `discrete`: the laws from which others are made.
+- `classical`: the laws from which others are made: Marchenko–Pastur, semicircle, atoms.
 - `separable`: matrices whose rows and columns differ in scale, with hundreds of atoms.
 - `profile`, `free_profile`, `causal_profile` and the laws of them, `profile_law` and
   `causal_profile_law`: variance profiles, such as those of attention heads.
 - `attention_bulk`, `causal`: closed forms of attention heads, without and with a mask.
-- `numerical`: laws that are known as functions.
 - `outliers`: spike → outlier → overlap right of any bulk.
 - `tracy_widom`: fluctuations of the largest eigenvalue.
 - `binning`: a spectrum beside a law: the Kolmogorov–Smirnov distance, histograms.
@@ -20,13 +19,11 @@ from attnlaw.laws.binning import BinnedSpectrum, bin_spectrum, ks_distance, loga
 from attnlaw.laws.causal import CausalLaw
 from attnlaw.laws.causal_profile import CausalProfile
 from attnlaw.laws.causal_profile_law import CausalProfileLaw
-from attnlaw.laws.discrete import Discrete
+from attnlaw.laws.classical import Discrete, MarchenkoPastur, Semicircle
 from attnlaw.laws.free_profile import FreeProfile
 from attnlaw.laws.law import Atom, Law
-from attnlaw.laws.marchenko_pastur import MarchenkoPastur
 from attnlaw.laws.profile import VarianceProfile
 from attnlaw.laws.profile_law import ProfileLaw, profile_resolvents
-from attnlaw.laws.semicircle import Semicircle
 from attnlaw.laws.separable import SeparableLaw
 
 __all__ = [

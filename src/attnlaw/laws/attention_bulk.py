@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from attnlaw._checks import Complexes, Floats
 from attnlaw.laws._engine.free import FreeLaw
-from attnlaw.laws.marchenko_pastur import MarchenkoPastur
+from attnlaw.laws.classical import MarchenkoPastur
 
 __all__ = ["AttentionBulk"]
 

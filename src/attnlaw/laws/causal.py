@@ -17,8 +17,7 @@ from typing import TypeVar
 import numpy as np
 
 from attnlaw._checks import Complexes, Floats, count, frozen, invalid_argument, real
-from attnlaw.laws.law import Atom
-from attnlaw.laws.numerical import NumericalLaw
+from attnlaw.laws.law import Atom, NumericalLaw
 
 __all__ = ["CausalLaw"]
 

@@ -7,8 +7,7 @@ import numpy as np
 
 from attnlaw._checks import Complexes, Floats, count, frozen
 from attnlaw.laws.causal_profile import CausalEquations, CausalProfile
-from attnlaw.laws.law import Atom
-from attnlaw.laws.numerical import NumericalLaw
+from attnlaw.laws.law import Atom, NumericalLaw
 
 if TYPE_CHECKING:
     from scipy.interpolate import PchipInterpolator

@@ -7,7 +7,7 @@ its moments, and how it enters free convolutions. All else is derived from them 
 
 from abc import ABC, abstractmethod
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,10 +23,12 @@ from attnlaw._checks import (
     real_array,
 )
 from attnlaw.laws._engine import expression as ex
-from attnlaw.laws._engine.expression import Expression, describe
+from attnlaw.laws._engine.expression import Expression, PointMasses, describe
 from attnlaw.laws._engine.quantiles import QuantileTable
 
-__all__ = ["Atom", "Law"]
+__all__ = ["Atom", "Law", "NumericalLaw"]
+
+_ATOMS = 256  # that stand for a numerical law in free convolutions with other laws
 
 
 class Atom(NamedTuple):
@@ -270,3 +272,30 @@ def _number(name: str, value: Any) -> float | None:
     if not np.isfinite(number):
         raise invalid_argument(name, "finite", number)
     return number
+
+
+class NumericalLaw(Law):
+    """A law that is known as a function, with a scale.
+
+    In free convolutions it is represented by 256 of its quantiles.
+    """
+
+    scale: float
+
+    @abstractmethod
+    def _rescaled(self, factor: float) -> Self:
+        """Return the law of `factor` times the variable."""
+
+    @cached_property
+    def _expression(self) -> Expression:
+        q = (np.arange(_ATOMS) + 0.5) / _ATOMS
+        locations, where = np.unique(self.quantile(q), return_inverse=True)
+        weights = np.bincount(where) / _ATOMS
+        return Expression(PointMasses(frozen(locations), frozen(weights)))
+
+    def __mul__(self, other: object) -> Law:
+        if isinstance(other, int | float | np.floating) and 0 < other < np.inf:
+            return self._rescaled(float(other))
+        return super().__mul__(other)
+
+    __rmul__ = __mul__

@@ -9,8 +9,7 @@ from attnlaw._checks import Complexes, Floats, count, frozen, invalid_argument
 from attnlaw.laws._engine.descent import Descent
 from attnlaw.laws._engine.scan import Piece, find_intervals, tabulate
 from attnlaw.laws.free_profile import FreeEquations, FreeProfile
-from attnlaw.laws.law import Atom
-from attnlaw.laws.numerical import NumericalLaw
+from attnlaw.laws.law import Atom, NumericalLaw
 from attnlaw.laws.profile import Equations, VarianceProfile
 
 __all__ = ["ProfileLaw", "profile_resolvents"]

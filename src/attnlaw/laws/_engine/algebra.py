@@ -3,10 +3,8 @@
 from attnlaw.laws._engine import expression as ex
 from attnlaw.laws._engine.expression import Addition, Expression
 from attnlaw.laws._engine.free import FreeLaw
-from attnlaw.laws.discrete import Discrete
+from attnlaw.laws.classical import Discrete, MarchenkoPastur, Semicircle, WishartProduct
 from attnlaw.laws.law import Law
-from attnlaw.laws.marchenko_pastur import MarchenkoPastur, WishartProduct
-from attnlaw.laws.semicircle import Semicircle
 
 __all__ = ["law_of", "product"]
 

@@ -1,4 +1,4 @@
-"""The Marchenko–Pastur law and the free multiplicative convolution of two, in closed form.
+"""Laws in closed form: Marchenko–Pastur and the product of two, semicircle, finitely many atoms.
 
 Near an edge e a density is like √|x − e|, so the rounding error of e itself would cost it digits.
 But e is a stationary value of z(t): a t that is right to ε gives e to ε², once z(t) is evaluated
@@ -12,15 +12,21 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._checks import Floats, invalid_argument, real
-from attnlaw.laws._engine.expression import Multiplication, PointMasses, chain
-from attnlaw.laws._engine.free import ClosedFormLaw
-from attnlaw.laws._engine.uniformisation import bent_argument
+from attnlaw._checks import Floats, invalid_argument, real, real_array
+from attnlaw.laws._engine.expression import (
+    Addition,
+    Expression,
+    Multiplication,
+    PointMasses,
+    chain,
+)
+from attnlaw.laws._engine.free import ClosedFormLaw, FreeLaw
+from attnlaw.laws._engine.uniformisation import bent_argument, cauchy_sums
 from attnlaw.laws.outliers import white_edge_parameter
 
-__all__ = ["MarchenkoPastur", "WishartProduct"]
+__all__ = ["Discrete", "MarchenkoPastur", "Semicircle", "WishartProduct"]
 
 
 class Edge(NamedTuple):
@@ -251,3 +257,94 @@ class WishartProduct(ClosedFormLaw):
             phase += np.arctan2(c * y.imag, 1 + c * y.real) + bent_argument(c * y) / c
         above: Floats = phase / np.pi
         return np.clip(1 - above if sign > 0 else above, 0.0, 1.0)
+
+
+class Semicircle(ClosedFormLaw):
+    """Semicircle law of variance σ²: eigenvalues of a Wigner matrix, R(g) = σ² g.
+
+    density(x) = √(4σ² − x²)/(2πσ²),  G(z) = 2/(z + √(z−2σ)√(z+2σ)).
+
+    Parameters
+    ----------
+    variance : float
+        σ² > 0. A scale multiplies σ, and a shift moves the centre.
+
+    Examples
+    --------
+    >>> from attnlaw.laws import Semicircle
+    >>> Semicircle(4.0).edges
+    array([-4.,  4.])
+    >>> Semicircle().moment(4)      # the second Catalan number
+    2.0
+    """
+
+    def __init__(self, variance: float = 1.0) -> None:
+        sigma2 = real("variance", variance, above=0)
+        super().__init__(chain(PointMasses.at(0.0), Addition(variance=float(sigma2))))
+
+    @property
+    def _centre_and_deviation(self) -> tuple[float, float]:
+        (stage,) = self._expression.stages
+        assert isinstance(stage, Addition)
+        centre = self._expression.point
+        assert centre is not None
+        return centre, stage.variance**0.5
+
+    def _intervals(self) -> Floats:
+        a, sigma = self._centre_and_deviation
+        return np.array([[a - 2 * sigma, a + 2 * sigma]])
+
+    def _density_inside(self, x: Floats) -> Floats:
+        a, sigma = self._centre_and_deviation
+        s = (x - a) / (2 * sigma)
+        return np.sqrt((1 - s) * (1 + s)) / (np.pi * sigma)
+
+    def _cdf_inside(self, x: Floats) -> Floats:
+        a, sigma = self._centre_and_deviation
+        s = (x - a) / (2 * sigma)
+        return 0.5 + (s * np.sqrt((1 - s) * (1 + s)) + np.arcsin(s)) / np.pi
+
+    def _cauchy(self, z: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        a, sigma = self._centre_and_deviation
+        z = z - a
+        root = np.sqrt(z - 2 * sigma) * np.sqrt(z + 2 * sigma)
+        return np.asarray(2 / (z + root), dtype=np.complex128)
+
+
+class Discrete(FreeLaw):
+    """Atoms tⱼ with weights hⱼ: a population spectrum, or measured eigenvalues.
+
+    Parameters
+    ----------
+    atoms : array of shape (n,)
+        Locations tⱼ; equal ones are joined.
+    weights : array of shape (n,), optional
+        hⱼ ≥ 0, scaled to sum to one; equal weights by default.
+
+    Examples
+    --------
+    >>> from attnlaw.laws import Discrete
+    >>> law = Discrete([1, 1, 4])
+    >>> law.atom.mass
+    array([0.66666667, 0.33333333])
+    >>> law.moment(1)
+    2.0
+    """
+
+    def __init__(self, atoms: ArrayLike, weights: ArrayLike | None = None) -> None:
+        t = np.atleast_1d(real_array("atoms", atoms))
+        if t.ndim != 1 or not t.size:
+            raise invalid_argument("atoms", "a list of at least one number", t)
+        h = np.ones(t.size) if weights is None else real_array("weights", weights, ndim=1)
+        if h.shape != t.shape:
+            raise invalid_argument("weights", f"of length {t.size}, like the atoms", h)
+        if (h < 0).any() or not h.sum() > 0:
+            raise invalid_argument("weights", "at least 0, and not all 0", h.tolist())
+        super().__init__(Expression(PointMasses.of(t, h)))
+
+    def _intervals(self) -> Floats:
+        return np.zeros((0, 2))
+
+    def _cauchy(self, z: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        assert isinstance(self._expression.base, PointMasses)
+        return np.asarray(cauchy_sums(self._expression.base, z)[0], dtype=np.complex128)
