@@ -17,9 +17,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from attnlaw.data.examples import example_table, example_texts, example_tokenizer
-from attnlaw.theory.noise_scales import NoiseScales
+from attnlaw.theory.token_noise import NoiseScales, token_sums
 from attnlaw.theory.token_spikes import VocabularySpikes
-from attnlaw.theory.token_sums import token_sums
 
 LENGTH, DIMENSION = 64, 200
 SMOOTHING = (np.inf, 1e-2, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 3e-6, 1e-6)

@@ -68,7 +68,7 @@ def test_only_the_formula_of_the_vocabulary_fits(name, z_score):
 
 def test_unequal_noise_of_sequences_must_not_be_left_out(z_score):
     """With weights that favour rare tokens ξ varies by 0.5, and ζ falls from 0.79 to 0.73."""
-    from attnlaw.theory.noise_scales import NoiseScales
+    from attnlaw.theory.token_noise import NoiseScales
     from attnlaw.theory.vocabulary import vocabulary_spikes
 
     words = al.Vocabulary.zipf(480, exponent=1.2).with_importance("sif", a=3e-4)
@@ -111,7 +111,7 @@ class TestFrequentTokens:
 
     def test_classes_of_frequent_tokens_matter(self, z_score):
         """Balanced classes, the frequent token split in two of opposite sign, do not fit."""
-        from attnlaw.theory.token_sums import token_sums
+        from attnlaw.theory.token_noise import token_sums
         from attnlaw.theory.vocabulary import vocabulary_spikes
 
         right = model(self.words, 3.0)

@@ -12,8 +12,7 @@ from scipy.special import ndtr
 from scipy.stats import multivariate_normal, qmc
 
 import attnlaw as al
-from attnlaw.theory.argmax import largest_score_probability
-from attnlaw.theory.class_accuracy import CLASSIFIERS
+from attnlaw.theory.class_accuracy import CLASSIFIERS, largest_score_probability
 
 PREFIX = al.prefix_correlation(20, prefix=5)
 OPTIMAL = al.optimal_weights(PREFIX)

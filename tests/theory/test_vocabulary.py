@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import attnlaw as al
-from attnlaw.theory.noise_scales import NoiseScales, noise_scales
+from attnlaw.theory.token_noise import BOUND, HEAVY, NoiseScales, noise_scales, token_sums
 from attnlaw.theory.token_spikes import VocabularySpikes
-from attnlaw.theory.token_sums import BOUND, HEAVY, token_sums
 from attnlaw.theory.vocabulary import vocabulary_spikes
 
 PREFIX = al.prefix_correlation(20, prefix=5)

@@ -15,7 +15,7 @@ from attnlaw.laws import Discrete, Law, MarchenkoPastur
 from attnlaw.laws.outliers import TINY, Poles, falling_root
 from attnlaw.models import PooledClasses
 from attnlaw.results import ClassSpikes, Plan, Thresholds
-from attnlaw.theory.inversion import search_plan
+from attnlaw.theory.planning import search_plan
 from attnlaw.theory.validity import warn_if_far_from_limit
 from attnlaw.theory.verbs import law, plan, predict, thresholds
 

@@ -20,7 +20,7 @@ from attnlaw.laws.outliers import (
 )
 from attnlaw.models import SequenceMixture
 from attnlaw.results import Plan, Spike, Thresholds
-from attnlaw.theory.inversion import search_plan
+from attnlaw.theory.planning import search_plan
 from attnlaw.theory.pooled import ceiling, norm_ceiling, spike_parameter
 from attnlaw.theory.validity import warn_if_far_from_limit
 from attnlaw.theory.verbs import law, plan, predict, thresholds

@@ -14,7 +14,7 @@ from attnlaw.correlations import check_correlation
 from attnlaw.laws.outliers import TINY, OutlierCurve, falling_root
 from attnlaw.models import MultiHeadPooling
 from attnlaw.results import Plan, Spikes, Thresholds
-from attnlaw.theory.inversion import search_plan
+from attnlaw.theory.planning import search_plan
 from attnlaw.theory.pooled import ceiling, norm_ceiling
 from attnlaw.theory.validity import warn_if_far_from_limit
 from attnlaw.theory.verbs import plan, predict, thresholds

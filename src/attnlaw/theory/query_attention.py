@@ -13,9 +13,8 @@ from attnlaw._checks import Floats, Real, real, scalar_or_array
 from attnlaw._dispatch import answers
 from attnlaw.models.query_attention import QueryAttention
 from attnlaw.results import Alignment
-from attnlaw.theory.noise_scales import NoiseScales, noise_scales
+from attnlaw.theory.token_noise import NoiseScales, noise_scales, reduced_sums
 from attnlaw.theory.token_spikes import VocabularySpikes
-from attnlaw.theory.token_sums import reduced_sums
 from attnlaw.theory.verbs import predict
 
 __all__ = [

@@ -6,7 +6,7 @@ trace of the resolvent of the table's noise,
 
     y(s) = mean r/(s − δr) ,   x(s) = s (1 + y) ,   ℓ = κ x ,   λ = κ x φ(y) ,   φ = 1 + γy
 
-(φ from `noise_scales` when tokens differ in importance). Derived in
+(φ from `NoiseScales` when tokens differ in importance). Derived in
 docs/theory/vocabulary.md, "The outlier".
 """
 
@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from attnlaw._checks import Floats
 from attnlaw.laws.outliers import TINY
-from attnlaw.theory.noise_scales import NoiseScales
-from attnlaw.theory.token_sums import TokenSums
+from attnlaw.theory.token_noise import NoiseScales, TokenSums
 
 __all__ = ["TokenSpike", "VocabularySpikes", "sign_change"]
 

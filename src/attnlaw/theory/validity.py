@@ -12,7 +12,7 @@ from attnlaw._checks import scalar_or_array, warn_regime
 from attnlaw._dispatch import answers
 from attnlaw.models import PooledModel, PooledSequences, SequenceMixture
 from attnlaw.results import Validity
-from attnlaw.theory.noise_scales import noise_scales
+from attnlaw.theory.token_noise import noise_scales
 from attnlaw.theory.verbs import validity
 
 __all__ = ["warn_if_far_from_limit"]

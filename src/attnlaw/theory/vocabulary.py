@@ -16,9 +16,8 @@ from attnlaw.laws.outliers import TINY
 from attnlaw.laws.separable import SeparableLaw
 from attnlaw.models import PooledSequences, Vocabulary
 from attnlaw.results import Spike
-from attnlaw.theory.noise_scales import noise_scales
+from attnlaw.theory.token_noise import noise_scales, token_sums
 from attnlaw.theory.token_spikes import TokenSpike, VocabularySpikes, sign_change
-from attnlaw.theory.token_sums import token_sums
 
 __all__ = [
     "plan_vocabulary",

@@ -42,7 +42,7 @@ from attnlaw.diagnostics.pooling.poolings import (
 )
 from attnlaw.diagnostics.tables.noise import rank_groups
 from attnlaw.estimators.outliers import outlier_test
-from attnlaw.theory.spiked_covariance import SpikedCovariance
+from attnlaw.theory.general_covariance import SpikedCovariance
 
 __all__ = ["advise_pooling"]
 

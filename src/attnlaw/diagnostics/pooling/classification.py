@@ -17,7 +17,7 @@ from attnlaw.diagnostics.pooling.learning_curve import (
 )
 from attnlaw.diagnostics.pooling.moments import Basis, covariance
 from attnlaw.diagnostics.pooling.poolings import Rows, Run, pooling_weights
-from attnlaw.theory.gaussian_accuracy import gaussian_accuracy
+from attnlaw.theory.general_covariance import gaussian_accuracy
 
 __all__ = [
     "Folds",

@@ -5,8 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import attnlaw as al
-from attnlaw.theory.gaussian_accuracy import gaussian_accuracy
-from attnlaw.theory.spiked_covariance import SpikedCovariance
+from attnlaw.theory.general_covariance import SpikedCovariance, gaussian_accuracy
 
 
 def test_prediction_agrees_with_the_theory_of_the_model():
