@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,6 +7,7 @@ from attnlaw.explorer.app import create_app
 from attnlaw.explorer.charts import Look
 from attnlaw.explorer.controls import read_query, write_query
 from attnlaw.explorer.frame import page_layout
+from attnlaw.explorer.frame import shown as as_shown
 from attnlaw.explorer.pages import PAGES
 
 SPECTRUM = PAGES["spectrum"].controls
@@ -72,3 +74,23 @@ def test_the_server_answers_garbage_without_falling():
     for body in (b"", b"{}", b"[1, 2]", b"\xff\xfe", b'{"output": "nothing.children"}'):
         client.post("/_dash-update-component", data=body, content_type="application/json")
     assert client.get("/_dash-layout").status_code == 200
+
+
+@pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
+@pytest.mark.parametrize("importance", ["uniform", "best", "sif", "idf", "inverse"])
+@pytest.mark.parametrize("name", ["spectrum", "phase"])
+def test_vocabulary_of_the_controls_is_that_of_the_code_beside_them(name, importance):
+    page = PAGES[name]
+    values = {c.name: c.default for c in page.controls} | {"frequencies": "zipf"}
+    values |= {"importance": importance, "n_tokens": 200, "exponent": 0.8, "smoothing": -2.0}
+    view = page.view(values, Look("light"), None)
+    lines: dict = {}
+    exec(view.code.split("seen =")[0], lines)
+    shown = {reading.key: reading.value for reading in view.readings}
+    if name == "spectrum":
+        expected = lines["al"].predict(lines["model"]).squared_overlap
+        assert shown["squared_overlap"] == as_shown(expected)
+        assert shown["effective_vocabulary"]
+    else:
+        drawn = next(trace for trace in view.figure["data"] if trace["name"] == "optimal")
+        np.testing.assert_allclose(drawn["z"], lines["alignment"], atol=1e-5)

@@ -16,12 +16,13 @@ EPILOG = """\b
 Examples:
   attnlaw simulate --dimension 400 --trials 20
   attnlaw simulate --weights optimal --sampling gaussian --signal-norm 0.5,1 --ridge 0.05
+  attnlaw simulate --zipf 1 --importance sif --vocab-ratio 0.25 --dimension 120
 """
 
 
 @click.command(epilog=EPILOG)
 @model_options
-@click.option("--dimension", type=DIMENSION, default=400, show_default=True, help="d.")
+@click.option("--dimension", type=DIMENSION, help="d.  [default: 400; with --vocab-size δV]")
 @click.option(
     "--trials",
     type=click.IntRange(1, 1_000_000),
@@ -34,7 +35,7 @@ Examples:
 @click.option("--ridge", type=float, help="Fit and test ridge classification as well.")
 @json_option
 def command(
-    dimension: int,
+    dimension: int | None,
     trials: int,
     seed: int,
     jobs: int,
@@ -47,7 +48,13 @@ def command(
     Standard errors are those of the mean over trials; a z-score beyond 5 in size says that
     prediction and observation disagree by more than chance (or that the dimension is small).
     """
+    if settings["vocab_size"] is None:
+        dimension = 400 if dimension is None else dimension
+        if settings["zipf"] is not None and settings["vocab_ratio"] > 0:
+            settings["vocab_size"] = max(2, round(dimension / settings["vocab_ratio"]))
     model = model_from(**settings)
+    sizes = model.sizes(dimension)
+    dimension = sizes.dimension
     predicted: dict[str, Any] = {"spike": al.predict(model)}
     if ridge is not None:
         predicted["accuracy"] = al.predict_accuracy(model, ridge)
@@ -68,8 +75,8 @@ def command(
             )
     parts = {name: compare_results(predicted[name], observed[name]) for name in predicted}
     if as_json:
-        sizes = model.sizes(dimension)._asdict() | {"n_trials": trials, "seed": seed}
-        print_json({"model": describe_model(model), "sizes": sizes, **parts})
+        drawn = sizes._asdict() | {"n_trials": trials, "seed": seed}
+        print_json({"model": describe_model(model), "sizes": drawn, **parts})
         return
     for index, norm in enumerate(np.atleast_1d(model.signal_norm)):
         print_table(

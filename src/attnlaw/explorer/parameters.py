@@ -1,6 +1,7 @@
 """The pooled-sequence model as controls: values → model, and the same as Python text."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal, cast
 
 import numpy as np
@@ -8,11 +9,13 @@ import numpy as np
 import attnlaw as al
 from attnlaw._checks import Floats, invalid_argument
 from attnlaw.explorer.controls import Control, Value
+from attnlaw.theory import first_order_smoothing
 
 __all__ = [
     "CORRELATION",
     "RATIOS",
     "READING",
+    "VOCABULARY",
     "WEIGHTS",
     "WEIGHT_NAMES",
     "correlation_code",
@@ -21,6 +24,8 @@ __all__ = [
     "model_code",
     "model_from",
     "numbers_text",
+    "vocabulary_code",
+    "vocabulary_from",
     "weights_code",
     "weights_from",
 ]
@@ -88,6 +93,38 @@ CORRELATION = (
         name="matrix", label="Upper triangle of R, row by row", kind="text", section="Sequence",
         default="0.8,0.4,0.2,0.8,0.4,0.8", shown_if=("correlation", ("matrix",)),
         hint="R₁₂, R₁₃, …, R₂₃, …: draw it on the Weights page.",
+    ),
+)  # fmt: skip
+
+VOCABULARY = (
+    Control(
+        name="frequencies", label="Frequencies of tokens", symbol="p", kind="choice",
+        section="Vocabulary", default="uniform",
+        options=(("uniform", "all alike"), ("zipf", "Zipf's law")),
+    ),
+    Control(
+        name="exponent", label="Zipf exponent", kind="number", section="Vocabulary",
+        default=1.0, lowest=0, highest=2, step=0.05, shown_if=("frequencies", ("zipf",)),
+    ),
+    Control(
+        name="n_tokens", label="Tokens", symbol="V", kind="whole", section="Vocabulary",
+        default=1000, lowest=20, highest=50_000, step=20, shown_if=("frequencies", ("zipf",)),
+        hint="The dimension is δV.",
+    ),
+    Control(
+        name="importance", label="Importance of tokens", symbol="g", kind="choice",
+        section="Vocabulary", default="uniform", shown_if=("frequencies", ("zipf",)),
+        options=(
+            ("uniform", "all alike"),
+            ("best", "1/(p + a*), the best"),
+            ("sif", "1/(p + a), smooth inverse"),
+            ("idf", "log 1/p"),
+            ("inverse", "1/p"),
+        ),
+    ),
+    Control(
+        name="smoothing", label="Smoothing", symbol="log₁₀ a", kind="number", section="Vocabulary",
+        default=-3.0, lowest=-6, highest=0, step=0.1, shown_if=("importance", ("sif",)),
     ),
 )  # fmt: skip
 
@@ -177,15 +214,46 @@ def weights_from(values: Mapping[str, Value], correlation: Floats, name: Value =
 def model_from(values: Mapping[str, Value], weights: Value = "") -> al.PooledSequences:
     """Return the model that the values describe; the library checks it."""
     R = correlation_from(values)
-    return al.PooledSequences(
+    model = al.PooledSequences(
         vocab_ratio=float(values["vocab_ratio"]),
         sample_ratio=float(values["sample_ratio"]),
         signal_norm=float(values["signal_norm"]),
         correlation=R,
         weights=weights_from(values, R, weights),
         sampling=cast(Literal["token", "gaussian"], values["sampling"]),
-        centred=bool(values["centred"]),
+        centred=bool(values.get("centred", True)),
     )
+    return replace(model, vocabulary=vocabulary_from(values, model))
+
+
+def vocabulary_from(
+    values: Mapping[str, Value], model: al.PooledSequences
+) -> al.Vocabulary | None:
+    """Return the tokens that the values describe; None for tokens that are alike."""
+    if values["frequencies"] != "zipf":
+        return None
+    words = al.Vocabulary.zipf(int(values["n_tokens"]), float(values["exponent"]))
+    importance = str(values["importance"])
+    if importance == "best":
+        a = first_order_smoothing(replace(model, vocabulary=words))
+        return words.with_importance("sif", a=a)
+    a = 10.0 ** float(values["smoothing"])
+    return words.with_importance(importance, a=a if importance == "sif" else None)
+
+
+def vocabulary_code(values: Mapping[str, Value]) -> str:
+    """Return Python lines that give `model` its vocabulary."""
+    if values["frequencies"] != "zipf":
+        return ""
+    words = f"words = al.Vocabulary.zipf({values['n_tokens']}, {values['exponent']:g})\n"
+    importance, put = str(values["importance"]), "model = replace(model, vocabulary=words)\n"
+    if importance == "best":
+        best = "a = al.theory.first_order_smoothing(model)      # κ/(αN)\n"
+        return words + put + best + put.replace("=words", '=words.with_importance("sif", a=a)')
+    if importance != "uniform":
+        a = f", a={10.0 ** float(values['smoothing']):.4g}" if importance == "sif" else ""
+        words += f'words = words.with_importance("{importance}"{a})\n'
+    return words + put
 
 
 def correlation_code(values: Mapping[str, Value]) -> str:
@@ -219,14 +287,16 @@ def weights_code(values: Mapping[str, Value], name: Value = "") -> str:
 def model_code(values: Mapping[str, Value]) -> str:
     """Return Python lines that make `model`."""
     numpy = "import numpy as np\n\n" if values["correlation"] == "matrix" else ""
+    copies = "from dataclasses import replace\n\n" if values["frequencies"] == "zipf" else ""
     return (
-        f"{numpy}import attnlaw as al\n\n{correlation_code(values)}"
+        f"{copies}{numpy}import attnlaw as al\n\n{correlation_code(values)}"
         "model = al.PooledSequences(\n"
         f"    vocab_ratio={values['vocab_ratio']:g},\n"
         f"    sample_ratio={values['sample_ratio']:g},\n"
         f"    signal_norm={values['signal_norm']:g},\n"
         f"    correlation=R,\n    weights={weights_code(values)},\n"
         f'    sampling="{values["sampling"]}",\n    centred={values["centred"]},\n)\n'
+        f"{vocabulary_code(values)}"
     )
 
 

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnlaw._checks import Floats, Real, invalid_argument
-from attnlaw.models.base import Gains, NamedWeights, PooledModel, Sampling, Sizes
-from attnlaw.models.vocabulary import Vocabulary
+from attnlaw.models.base import Gains, NamedWeights, Sampling
+from attnlaw.models.vocabulary import TokenModel, Vocabulary
 from attnlaw.results import Spike
 
 __all__ = ["PooledSequences"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PooledSequences(Gains, PooledModel[Spike]):
+class PooledSequences(Gains, TokenModel[Spike]):
     """Sequences of tokens from a table with a hidden signal, pooled by fixed weights.
 
     A table holds V tokens in R^d, e_v = c_v μ + z_v, with balanced signs c_v = ±1 and standard
@@ -69,25 +69,4 @@ class PooledSequences(Gains, PooledModel[Spike]):
         self._check_gains()
         if not isinstance(self.centred, bool | np.bool_):
             raise invalid_argument("centred", "True or False", self.centred)
-        if not isinstance(self.vocabulary, Vocabulary | None):
-            raise invalid_argument("vocabulary", "a Vocabulary or None", self.vocabulary)
-
-    @property
-    def tokens_differ(self) -> bool:
-        """Whether there is a vocabulary in which some tokens are more frequent or important."""
-        return self.vocabulary is not None and not self.vocabulary.is_uniform
-
-    def sizes(self, dimension: int) -> Sizes:
-        """Whole numbers closest to the ratios at this dimension (an even vocabulary).
-
-        A model with a `Vocabulary` has the tokens of that, and only one dimension: d = δV.
-        """
-        sizes = super().sizes(dimension)
-        if self.vocabulary is None:
-            return sizes
-        V = self.vocabulary.n_tokens
-        d = max(2, round(float(np.asarray(self.vocab_ratio)) * V))
-        if sizes.dimension != d:
-            words = f"{d}, vocab_ratio times the {V} tokens of the vocabulary"
-            raise invalid_argument("dimension", words, dimension)
-        return Sizes(d, V, sizes.n_samples)
+        self._check_vocabulary()

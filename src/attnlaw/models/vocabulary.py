@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._checks import Floats, choice, count, frozen, invalid_argument, real, real_array
-from attnlaw.models.base import set_field
+from attnlaw.models.base import Answer, PooledModel, Sizes, set_field
 
-__all__ = ["Vocabulary", "balanced_classes", "effective_vocabulary", "tokens_alike"]
+__all__ = ["TokenModel", "Vocabulary", "balanced_classes", "effective_vocabulary", "tokens_alike"]
 
 IMPORTANCES = ("uniform", "sif", "idf", "inverse")
 
@@ -258,6 +258,37 @@ def balanced_classes(frequencies: Floats) -> NDArray[np.int8]:
         classes[token] = sign
         lead += sign * mass
     return classes
+
+
+class TokenModel(PooledModel[Answer]):
+    """A pooled model whose tokens may differ in frequency and importance."""
+
+    vocabulary: Vocabulary | None
+
+    @property
+    def tokens_differ(self) -> bool:
+        """Whether there is a vocabulary in which some tokens are more frequent or important."""
+        return self.vocabulary is not None and not self.vocabulary.is_uniform
+
+    def sizes(self, dimension: int | None = None) -> Sizes:
+        """Whole numbers closest to the ratios at this dimension (an even vocabulary).
+
+        A model with a `Vocabulary` has the tokens of that, and only one dimension: d = δV, which
+        need not be given.
+        """
+        words = self.vocabulary
+        if words is None:
+            return super().sizes(dimension)  # type: ignore[arg-type]  # None is refused there
+        delta, _ = self.single_ratios("sizes are")
+        d = max(2, round(delta * words.n_tokens))
+        if dimension not in (None, d):
+            text = f"{d}, vocab_ratio times the {words.n_tokens} tokens of the vocabulary"
+            raise invalid_argument("dimension", text, dimension)
+        return Sizes(d, words.n_tokens, super().sizes(d).n_samples)
+
+    def _check_vocabulary(self) -> None:
+        if not isinstance(self.vocabulary, Vocabulary | None):
+            raise invalid_argument("vocabulary", "a Vocabulary or None", self.vocabulary)
 
 
 def tokens_alike(model: object, what: str) -> None:

@@ -61,7 +61,7 @@ def ridge_coefficients(pooled: Floats, labels: Floats, ridge: float) -> Floats:
 @answers(simulate_accuracy)
 def accuracy_of_sequences(
     model: PooledSequences,
-    dimension: int,
+    dimension: int | None = None,
     n_trials: int = 1,
     rng: Random = None,
     *,

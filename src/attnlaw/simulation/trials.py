@@ -39,7 +39,7 @@ Trial = Callable[[PooledSequences, int, np.random.Generator], Spike]
 @answers(simulate)
 def simulate_sequences(
     model: PooledSequences,
-    dimension: int,
+    dimension: int | None = None,
     n_trials: int = 1,
     rng: Random = None,
     *,
@@ -113,7 +113,7 @@ def simulate_sequences(
 @answers(simulate_spectrum)
 def spectrum_of_sequences(
     model: PooledSequences,
-    dimension: int,
+    dimension: int | None = None,
     n_trials: int = 1,
     rng: Random = None,
     *,

@@ -37,8 +37,8 @@ def simulate(
         `SequenceMixture` may be an array, whose entries share the noise of a trial (so that
         differences between them are sharp).
     dimension : int
-        d; the ratios give the vocabulary and the number of samples. Not for `SelfAttention`,
-        which has a size of its own.
+        d; the ratios give the vocabulary and the number of samples. Not needed for
+        `SelfAttention` and models with a `Vocabulary`, which have a size of their own.
     n_trials : int
         Number of independent trials.
     rng : Generator, int or None
@@ -110,7 +110,7 @@ def simulate_spectrum(
 @overload
 def simulate_accuracy(
     model: PooledSequences,
-    dimension: int,
+    dimension: int | None = None,
     n_trials: int = 1,
     rng: Random = None,
     *,
@@ -125,7 +125,7 @@ def simulate_accuracy(
 @overload
 def simulate_accuracy(
     model: PooledClasses,
-    dimension: int,
+    dimension: int | None = None,
     n_trials: int = 1,
     rng: Random = None,
     *,
@@ -140,7 +140,7 @@ def simulate_accuracy(
 @overload
 def simulate_accuracy(
     model: object,
-    dimension: int,
+    dimension: int | None = None,
     n_trials: int = 1,
     rng: Random = None,
     *,
@@ -155,7 +155,7 @@ def simulate_accuracy(
 @verb
 def simulate_accuracy(
     model: object,
-    dimension: int,
+    dimension: int | None = None,
     n_trials: int = 1,
     rng: Random = None,
     *,

@@ -123,8 +123,7 @@ class VocabularySpikes:
         norm, delta, gamma = (x.ravel() for x in np.broadcast_arrays(norm, delta, gamma))
         for value in np.unique(delta):
             cells = np.flatnonzero(delta == value)
-            for points in self._gaps(float(value)):
-                self._search_gap(spike, points, norm, float(value), gamma, cells)
+            self._search_gaps(spike, norm[cells], float(value), gamma[cells], cells)
         return spike
 
     def threshold(self, delta: Floats, gamma: Floats) -> Floats:
@@ -132,7 +131,8 @@ class VocabularySpikes:
         delta, gamma = np.broadcast_arrays(delta, gamma)
         s = self.edge(delta, gamma)
         A, _, margin, _ = self.coupling(s, delta, gamma)
-        return np.asarray(np.sqrt(np.where(margin > 0, s / np.maximum(A, TINY), 0.0)))
+        before_pole = (margin > 0) & (A > 0)  # else an outlier shows even without any signal
+        return np.asarray(np.sqrt(np.where(before_pole, s / np.where(A > 0, A, 1.0), 0.0)))
 
     def norm_for(self, zeta: Floats, delta: Floats, gamma: Floats) -> Floats:
         """Return the least signal norm with this ζ, along ‖μ‖² = s/A(s); ζ grows with s."""
@@ -276,41 +276,56 @@ class VocabularySpikes:
             high, low, s, is_open = high[keep], low[keep], s[keep], is_open[keep]
         return [points[inside] for points, inside in zip(s, is_open, strict=True)]
 
-    def _search_gap(
+    def _search_gaps(
         self,
         spike: TokenSpike,
-        points: Floats,
         norm: Floats,
         delta: float,
         gamma: Floats,
         cells: NDArray[np.intp],
     ) -> None:
-        """Replace an outlier, in place, where one in this gap is more aligned with the signal."""
-        s = np.broadcast_to(points, (len(cells), len(points)))
-        ratio = np.broadcast_to(gamma[cells, None], s.shape)
-        sign = s - norm[cells, None] ** 2 * self.coupling(s, np.full(s.shape, delta), ratio).A
-        row, left = np.nonzero((sign[:, :-1] < 0) & (sign[:, 1:] > 0))
-        low, high, chosen = points[left], points[left + 1], cells[row]
-        full = np.full(low.shape, delta)
-        for _ in range(60):
-            middle = (low + high) / 2
-            A = self.coupling(middle, full, gamma[chosen]).A
-            below = middle < norm[chosen] ** 2 * A
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
-        s = (low + high) / 2
-        value, zeta = self.overlap(s, full, gamma[chosen])
+        """Replace outliers, in place, where one in a gap is more aligned with the signal.
+
+        A(s) and ζ(s) do not depend on the signal: they are tabulated in every gap, and the best
+        root of s = ‖μ‖²A(s) between two points of the table is then found to all digits.
+        """
+        ratios, where = np.unique(gamma, return_inverse=True)
+        best, low, high = np.zeros(len(cells)), np.zeros(len(cells)), np.zeros(len(cells))
+        for s in self._gaps(delta):
+            grid, ratio = np.broadcast_arrays(s, ratios[:, None])
+            full = np.full(grid.shape, delta)
+            A = self.coupling(grid, full, ratio).A
+            overlaps = np.maximum(self.overlap(grid, full, ratio)[1], 0.0)  # 0 inside the bulk
+            sign = s - norm[:, None] ** 2 * A[where]
+            row, left = np.nonzero((sign[:, :-1] < 0) & (sign[:, 1:] > 0))
+            before, after = sign[row, left], sign[row, left + 1]
+            share = before / (before - after)
+            ends = overlaps[where[row], left], overlaps[where[row], left + 1]
+            zeta = (1 - share) * ends[0] + share * ends[1]
+            spike.shared.flat[cells] += np.bincount(row, zeta, minlength=len(cells))
+            order = np.argsort(zeta)  # of several in one cell the largest is written last
+            k = order[zeta[order] > best[row[order]]]
+            best[row[k]], low[row[k]], high[row[k]] = zeta[k], s[left[k]], s[left[k] + 1]
+        tried = np.flatnonzero(best > 0.9 * spike.squared_overlap.flat[cells])
+        if not tried.size:
+            return
+        full, ratio, cell = np.full(tried.shape, delta), gamma[tried], cells[tried]
+
+        def before_root(s: Floats) -> Floats:
+            return norm[tried] ** 2 * self.coupling(s, full, ratio).A - s
+
+        s = sign_change(before_root, low[tried], high[tried], coarse=0)
+        value, zeta = self.overlap(s, full, ratio)
+        better = zeta > spike.squared_overlap.flat[cell]
         found = {"s": s, "eigenvalue": value, "squared_overlap": zeta}
-        for k, cell in enumerate(chosen):
-            if zeta[k] <= 0:  # inside the sample's bulk
-                continue
-            spike.shared.flat[cell] += zeta[k]
-            if zeta[k] > spike.squared_overlap.flat[cell]:
-                spike.is_detectable.flat[cell] = True
-                for name, values in found.items():
-                    getattr(spike, name).flat[cell] = values[k]
+        for name, values in found.items():
+            getattr(spike, name).flat[cell[better]] = values[better]
+        spike.is_detectable.flat[cell[better]] = True
 
 
-def sign_change(function: Callable[[Floats], Floats], low: Floats, high: Floats) -> Floats:
+def sign_change(
+    function: Callable[[Floats], Floats], low: Floats, high: Floats, coarse: int = COARSE
+) -> Floats:
     """Return where a function that is positive at low > 0 changes sign, elementwise.
 
     Bisection between logarithms, then the Illinois variant of false position; `low` where the
@@ -321,10 +336,10 @@ def sign_change(function: Callable[[Floats], Floats], low: Floats, high: Floats)
     none = ~(f_left > 0)
     last = middle = left
     was = ~none
-    for step in range(COARSE + FINE):
+    for step in range(coarse + FINE):
         middle = (left + right) / 2
-        halved = 1 if step < COARSE else 2
-        if step >= COARSE:
+        halved = 1 if step < coarse else 2
+        if step >= coarse:
             with np.errstate(invalid="ignore", divide="ignore"):
                 secant = (left * f_right - right * f_left) / (f_right - f_left)
             inside = np.isfinite(secant) & (secant >= left) & (secant <= right)

@@ -1,5 +1,8 @@
 """Phase diagram: the alignment over two parameters, for one weighting or two side by side."""
 
+import textwrap
+import warnings
+from dataclasses import replace
 from typing import Any
 
 import dash_mantine_components as dmc
@@ -16,12 +19,13 @@ from attnlaw.explorer.parameters import (
     CORRELATION,
     RATIOS,
     READING,
+    VOCABULARY,
     WEIGHT_NAMES,
     WEIGHTS,
     correlation_code,
-    correlation_from,
+    model_from,
+    vocabulary_code,
     weights_code,
-    weights_from,
 )
 from attnlaw.plotting import style
 
@@ -33,6 +37,7 @@ AXIS_NAMES = {
     "sample_ratio": "sample ratio γ = d/N",
 }  # fmt: skip
 N_POINTS = 90
+N_POINTS_OF_TOKENS = 45  # where every point is a sum over tokens
 
 PLANE = (
     Control(
@@ -72,7 +77,7 @@ POINT = tuple(
     for control in RATIOS
 )  # fmt: skip
 
-CONTROLS = (*PLANE, *POINT, READING[0], *CORRELATION, *WEIGHTS, *COMPARED)
+CONTROLS = (*PLANE, *POINT, READING[0], *CORRELATION, *WEIGHTS, *COMPARED, *VOCABULARY)
 
 
 def view(values: Values, look: Look, _: Any) -> View:
@@ -80,21 +85,21 @@ def view(values: Values, look: Look, _: Any) -> View:
     across, up = str(values["across"]), str(values["up"])
     if across == up:
         raise invalid_argument("up", "another parameter than the one across", up)
-    R = correlation_from(values)
     names = [str(values["weights"])]
     if values["beside"] not in ("none", names[0]):
         names.append(str(values["beside"]))
-    x, y = (np.linspace(0, float(values[f"{axis}_to"]), N_POINTS) for axis in ("across", "up"))
+    n = _n_points(values)
+    x, y = (np.linspace(0, float(values[f"{axis}_to"]), n) for axis in ("across", "up"))
     traces: list[Trace] = []
     readings, snrs = [], []
     for k, name in enumerate(names):
-        w = weights_from(values, R, name)
-        point = _model(values, R, w)
+        point = model_from(values, name)
         snrs.append(point.snr)
-        grid = {key: float(values[key]) for key in AXES} | {across: x[None, :], up: y[:, None]}
-        overlap = al.squared_overlap(snr=point.snr, sampling=str(values["sampling"]), **grid)
-        traces += _panel_traces(k, len(names), name, x, y, np.asarray(overlap), values, look)
-        traces.append(_boundary(k, name, point, grid, x, y))
+        plane: dict[str, Any] = {across: x[None, :], up: y[:, None]}
+        everywhere = replace(point, **plane)
+        overlap = _overlaps(everywhere)
+        traces += _panel_traces(k, len(names), name, x, y, overlap, values, look)
+        traces.append(_boundary(k, name, everywhere, x, y))
         readings += _readings(k, name, point)
     return View(
         figure=_figure(values, traces, names, look),
@@ -113,14 +118,18 @@ def view(values: Values, look: Look, _: Any) -> View:
     )
 
 
-def _model(values: Values, R: Any, w: Any, **ratios: Any) -> al.PooledSequences:
-    point = {key: float(values[key]) for key in AXES} | ratios
-    return al.PooledSequences(
-        correlation=R,
-        weights=w,
-        sampling="token" if values["sampling"] == "token" else "gaussian",
-        **point,
-    )
+def _n_points(values: Values) -> int:
+    return N_POINTS if values["frequencies"] == "uniform" else N_POINTS_OF_TOKENS
+
+
+def _overlaps(model: al.PooledSequences) -> Any:
+    """Return ζ everywhere; of the regime the cross-hair speaks, not the whole plane."""
+    if model.tokens_differ:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", al.RegimeWarning)
+            return np.asarray(al.predict(model).squared_overlap)
+    plane = {key: getattr(model, key) for key in AXES}
+    return np.asarray(al.squared_overlap(snr=model.snr, sampling=model.sampling, **plane))
 
 
 def _panel_traces(
@@ -148,14 +157,9 @@ def _panel_traces(
     return [heat, cross]
 
 
-def _boundary(
-    k: int, name: str, point: al.PooledSequences, grid: dict[str, Any], x: Any, y: Any
-) -> Trace:
+def _boundary(k: int, name: str, everywhere: al.PooledSequences, x: Any, y: Any) -> Trace:
     """Return the contour that the library's detectability draws, in the units of the plane."""
-    everywhere = al.PooledSequences(
-        correlation=point.correlation, weights=point.weights, sampling=point.sampling, **grid
-    )
-    distance = np.asarray(grid["signal_norm"]) - np.asarray(
+    distance = np.asarray(everywhere.signal_norm) - np.asarray(
         al.thresholds(everywhere).sample_signal
     )
     distance = np.broadcast_to(distance, everywhere.shape)
@@ -217,6 +221,13 @@ def _readings(k: int, name: str, point: al.PooledSequences) -> list[Reading]:
 
 
 def _formula(values: Values, names: list[str], snrs: list[float]) -> str:
+    if values["frequencies"] != "uniform":
+        ratios = ", ".join(f"{tex(snr)} ({name})" for name, snr in zip(names, snrs, strict=True))
+        return rf"""
+Tokens differ, and every point is a sum over tokens: an outlier is where
+$s=\lVert\mu\rVert^2A(s)$, and the boundary is $\lVert\mu\rVert^2=s_*/A(s_*)$ with $s_*$ the
+parameter of the edge of the bulk (page *Vocabularies* of the documentation). SNR: {ratios}.
+"""
     token = values["sampling"] == "token"
     class_noise = r"-\delta" if token else ""
     strength = r"(\lVert\mu\rVert^2+\delta)" if token else r"\lVert\mu\rVert^2"
@@ -239,20 +250,22 @@ $$\zeta=\frac{{t^3-(\delta+\gamma+\delta\gamma)\,t-2\delta\gamma}}{{t^2(t+\gamma
 
 
 def _code(values: Values, names: list[str]) -> str:
-    across, up = str(values["across"]), str(values["up"])
-    third = next(key for key in AXES if key not in (across, up))
+    across, up, n = str(values["across"]), str(values["up"]), _n_points(values)
     weights = "".join(f'    "{name}": {weights_code(values, name)},\n' for name in names)
+    point = ", ".join(f"{key}={values[key]:g}" for key in AXES)
     return (
-        f"import numpy as np\n\nimport attnlaw as al\n\n{correlation_code(values)}"
-        f"weightings = {{\n{weights}}}\n"
-        f"x = np.linspace(0, {values['across_to']:g}, {N_POINTS})    # {across}\n"
-        f"y = np.linspace(0, {values['up_to']:g}, {N_POINTS})    # {up}\n"
+        "from dataclasses import replace\n\nimport numpy as np\n\nimport attnlaw as al\n\n"
+        f"{correlation_code(values)}weightings = {{\n{weights}}}\n"
+        f"x = np.linspace(0, {values['across_to']:g}, {n})    # {across}\n"
+        f"y = np.linspace(0, {values['up_to']:g}, {n})    # {up}\n"
         "for name, w in weightings.items():\n"
-        "    model = al.PooledSequences(\n"
-        f"        {across}=x[None, :], {up}=y[:, None], {third}={values[third]:g},\n"
+        "    model = al.PooledSequences(          # at the cross-hair\n"
+        f"        {point},\n"
         f'        correlation=R, weights=w, sampling="{values["sampling"]}",\n'
         "    )\n"
-        "    alignment = al.predict(model).squared_overlap     # (90, 90)\n"
+        f"{textwrap.indent(vocabulary_code(values), '    ')}"
+        f"    model = replace(model, {across}=x[None, :], {up}=y[:, None])\n"
+        f"    alignment = al.predict(model).squared_overlap     # ({n}, {n})\n"
         "    critical = al.thresholds(model).sample_signal\n"
     )
 

@@ -17,6 +17,7 @@ from attnlaw.explorer.parameters import (
     CORRELATION,
     RATIOS,
     READING,
+    VOCABULARY,
     WEIGHTS,
     model_code,
     model_from,
@@ -46,7 +47,7 @@ SIMULATION = (
     ),
 )  # fmt: skip
 
-CONTROLS = (*RATIOS, *READING, *CORRELATION, *WEIGHTS, *SIMULATION)
+CONTROLS = (*RATIOS, *READING, *CORRELATION, *WEIGHTS, *VOCABULARY, *SIMULATION)
 
 
 def view(values: Values, look: Look, extra: Any) -> View:
@@ -152,6 +153,9 @@ def _readings(
         ("snr", "SNR of the weights", "α/κ", model.snr),
         ("effective_length", "Positions in use", "L_eff", model.effective_length),
     ]
+    if model.vocabulary is not None:
+        size = model.vocabulary.effective_size
+        rows.append(("effective_vocabulary", "Tokens in use", "V_eff", size))
     if not model.centred:
         rows.insert(1, ("mean_eigenvalue", "Eigenvalue of the mean", "", spike.mean_eigenvalue))
     return [
@@ -164,6 +168,8 @@ def _formula(
     model: al.PooledSequences, spike: al.results.Spike, critical: al.results.Thresholds
 ) -> str:
     delta, gamma, norm = map(float, (model.vocab_ratio, model.sample_ratio, model.signal_norm))
+    if model.tokens_differ:
+        return _vocabulary_formula(model, spike, critical)
     token = model.sampling == "token"
     t_star = float(al.theory.edge_parameter(delta, gamma))
     t = float(spike_parameter(np.asarray(norm), np.asarray(delta), model.snr, token=token))
@@ -203,15 +209,47 @@ ${tex(critical.population_signal)}$ in the population.
 """
 
 
+def _vocabulary_formula(
+    model: al.PooledSequences, spike: al.results.Spike, critical: al.results.Thresholds
+) -> str:
+    words = model.vocabulary
+    assert words is not None  # the caller has looked
+    d = words.n_tokens * float(model.vocab_ratio)
+    return rf"""
+Token $v$ makes the share $r_v=V\,p_v\,g_v^2$ of the noise. With
+
+$$y(s)=\frac1V\sum_v\frac{{r_v}}{{s-\delta r_v}}$$
+
+the bulk is traced by $\lambda=\kappa\,s\,(1+y)(1+\gamma y)$ (its last factor larger where
+tokens differ in importance) and ends at $\lambda_+={tex(spike.bulk_edge)}$. An outlier is where
+$s=\lVert\mu\rVert^2A(s)$, $A$ a sum over tokens as well: $\lambda={tex(spike.top_eigenvalue)}$,
+$\zeta={tex(spike.squared_overlap)}$.
+
+Pooling works as with $V_\mathrm{{eff}}=(\sum pg)^2/\sum p^2g^2={tex(words.effective_size)}$ of the
+{words.n_tokens} tokens; no number of samples lifts the alignment far above
+$\lVert\mu\rVert^2/(\lVert\mu\rVert^2+d/V_\mathrm{{eff}})$, $d=\delta V={tex(d)}$.
+
+The critical signal norm is ${tex(critical.sample_signal)}$ in the sample and
+${tex(critical.population_signal)}$ in the population.
+"""
+
+
+def _dimension(values: Values) -> int | None:
+    """Return d; a vocabulary has its own."""
+    return None if values["frequencies"] == "zipf" else int(values["dimension"])
+
+
 def _code(values: Values, model: al.PooledSequences) -> str:
+    d = _dimension(values)
+    size = "" if d is None else f"dimension={d}, "
     return (
         f"{model_code(values)}\n"
         "al.predict(model)              # eigenvalues, overlaps, edge\n"
         "al.thresholds(model)           # critical signal norms\n"
         "law = al.law(model)       # law.density(x), law.edges\n\n"
-        f"seen = al.simulate(model, dimension={values['dimension']}, "
+        f"seen = al.simulate(model, {size}"
         f"n_trials={values['n_trials']}, rng={values['seed']})\n"
-        f"spectra = al.simulation.simulate_spectrum(model, dimension={values['dimension']}, "
+        f"spectra = al.simulation.simulate_spectrum(model, {size}"
         f"n_trials={values['n_trials']}, rng={values['seed']})\n"
     )
 
@@ -240,8 +278,9 @@ def _comparison(job: Job, spike: al.results.Spike) -> Any:
 
 def _trials(values: Values) -> tuple[int, Callable[[], Any]]:
     """Return the trials of the model; each call draws the next, as one call of many would."""
-    model, d, seed = model_from(values), int(values["dimension"]), int(values["seed"])
-    sizes = model.sizes(d)
+    model, seed = model_from(values), int(values["seed"])
+    sizes = model.sizes(_dimension(values))
+    d = sizes.dimension
     if d * max(sizes.n_samples, sizes.n_vocab) > LARGEST_MATRIX:
         shape = f"{d} with {sizes.n_samples} samples and {sizes.n_vocab} tokens"
         raise invalid_argument(
