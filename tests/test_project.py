@@ -8,8 +8,10 @@ from functools import reduce
 from importlib import import_module
 from pathlib import Path
 
+import click
+
 import attnlaw as al
-from attnlaw.cli import COMMANDS
+from attnlaw.cli import COMMANDS, main
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*ROOT.glob("[RC]*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/[!_g]*/*.md")]
@@ -28,7 +30,7 @@ def test_options_named_in_the_documentation_exist():
             name, *words = line.partition("  #")[0].split()
             if name not in COMMANDS:
                 continue
-            options = import_module(f"attnlaw.cli.{name}").command.params
+            options = main.get_command(click.Context(main), name).params
             known = {flag for each in options for flag in (*each.opts, *each.secondary_opts)}
             given = {re.match(r"--[\w-]*", word)[0] for word in words if word.startswith("--")}
             assert given <= known | {"--help"}, f"{page.name}: attnlaw {line}"
@@ -86,7 +88,8 @@ def test_import_stays_light():
 def test_lowest_versions_are_those_declared():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = project["optional-dependencies"]
-    extras = ("data", "estimators", "explorer", "figures", "fast", "sweeps", "cluster", "test")
+    extras = ("data", "estimators", "explorer", "figures", "fast", "frames")
+    extras = (*extras, "sweeps", "cluster", "test")
     declared = [*project["dependencies"], *(line for name in extras for line in wanted[name])]
     floors = {}
     for line in declared:

@@ -26,7 +26,7 @@ from sphinx.util import logging
 from sphinx.util.nodes import make_refnode
 
 import attnlaw
-from attnlaw.cli import COMMANDS
+from attnlaw.cli import COMMANDS, PLACES
 
 logger = logging.getLogger(__name__)
 
@@ -73,8 +73,9 @@ def name_plots(app: Sphinx, docname: str, source: list[str]) -> None:
 
 def list_commands(app: Sphinx, docname: str, source: list[str]) -> None:
     """Put every command of the program, as click knows it, where a page asks for them."""
-    block = "```{{eval-rst}}\n.. click:: attnlaw.cli.{0}:command\n   :prog: attnlaw {0}\n```\n"
-    source[0] = source[0].replace("<!-- commands -->", "\n".join(map(block.format, COMMANDS)))
+    block = "```{{eval-rst}}\n.. click:: attnlaw.cli.{1}\n   :prog: attnlaw {0}\n```\n"
+    blocks = [block.format(name, PLACES.get(name, f"{name}:command")) for name in COMMANDS]
+    source[0] = source[0].replace("<!-- commands -->", "\n".join(blocks))
 
 
 def documented_objects(env: BuildEnvironment) -> list[Any]:

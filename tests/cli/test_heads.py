@@ -82,7 +82,7 @@ def spoiled(value):
 
 
 BAD = {
-    "missing.npy": (None, "nothing at that place"),
+    "missing.npy": (None, "No such file or folder: "),
     "empty.npy": (b"", "an empty file"),
     "truncated.npy": (npy_bytes(MAPS)[:-9], "truncated"),
     "pickled.npy": (npy_bytes(np.array([[None] * 9] * 9)), "never loaded"),

@@ -78,7 +78,7 @@ def test_writes_picture_document_and_weights(run, files):
 
 T = np.random.default_rng(0).standard_normal((50, 4, 6))
 BAD = {
-    "missing.npy": (None, "nothing at that place"),
+    "missing.npy": (None, "No such file or folder: "),
     "empty.npy": (b"", "an empty file"),
     "truncated.npy": (npy_bytes(T)[:-8], "truncated"),
     "pickled.npy": (npy_bytes(np.array([[[{}]]])), "pickled"),

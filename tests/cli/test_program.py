@@ -62,39 +62,40 @@ def test_help_imports_no_command():
 
 
 BAD = {
-    "no-such-command": "No such command 'no-such-command'.",
+    "no-such-command": "No such command 'no-such-command'; choose from predict, ",
+    "predct": "No such command 'predct'; did you mean predict?",
     "predict --no-such-option": "No such option",
     "predict --vocab-ratio x": "Invalid value for '--vocab-ratio': 'x' is not a valid float.",
-    "predict --vocab-ratio -0.5": "vocab_ratio must be at least 0, got -0.5.",
-    "predict --sample-ratio nan": "sample_ratio must be finite, got nan.",
-    "predict --signal-norm inf": "signal_norm must be finite, got inf.",
-    "predict --signal-norm 1,-2": "signal_norm must be at least 0, got an array of shape (2,).",
-    "predict --weights 1,2,x": "weights must be numbers separated by commas, or a .npy file, got",
-    "predict --weights 1,2 --length 3": "weights must be of length 3, like the correlation, got",
-    "predict --weights 0,0": "weights must be different from zero, got [0.0, 0.0].",
-    "predict --weights missing.npy": "missing.npy must be a file or a folder, got nothing",
-    "predict --prefix 21": "prefix must be at most the length 20, got 21.",
-    "predict --within 2": "within must be between 0 and 1, got 2.0.",
+    "predict --vocab-ratio -0.5": "--vocab-ratio must be at least 0, got -0.5.",
+    "predict --sample-ratio nan": "--sample-ratio must be finite, got nan.",
+    "predict --signal-norm inf": "--signal-norm must be finite, got inf.",
+    "predict --signal-norm 1,-2": "--signal-norm must be at least 0, got an array of shape (2,).",
+    "predict --weights 1,2,x": "--weights must be numbers separated by commas, or a .npy",
+    "predict --weights 1,2 --length 3": "--weights must be of length 3, like the correlation, got",
+    "predict --weights 0,0": "--weights must be different from zero, got [0.0, 0.0].",
+    "predict --weights missing.npy": "No such file or folder: missing.npy",
+    "predict --prefix 21": "--prefix must be at most the length 20, got 21.",
+    "predict --within 2": "--within must be between 0 and 1, got 2.0.",
     "predict --prefix 2 --autoregressive 0.5": "--prefix and --autoregressive exclude each other",
     "predict --spiked 3": "--spiked and --direction belong together; give both or neither.",
-    "predict --spiked 3 --direction 0,0": "direction must be different from zero, got",
-    "predict --weights optimal --spiked 3 --direction 1,-1": "correlation must be a matrix whose",
-    "predict --length 10000000": "length must be small enough for 2.98e+06 GiB of correlations",
-    "predict --autoregressive 0.5 --ridge 1": "correlation must be made of 0, 1 and -1 for an acc",
-    "predict --ridge 0": "ridge must be above 0, got 0.0.",
-    "simulate --dimension 3000000": "dimension must be small enough for",
+    "predict --spiked 3 --direction 0,0": "--direction must be different from zero, got",
+    "predict --weights optimal --spiked 3 --direction 1,-1": "--correlation must be a matrix",
+    "predict --length 10000000": "--length must be small enough for 2.98e+06 GiB of correlations",
+    "predict --autoregressive 0.5 --ridge 1": "--correlation must be made of 0, 1 and -1 for an",
+    "predict --ridge 0": "--ridge must be above 0, got 0.0.",
+    "simulate --dimension 3000000": "--dimension must be small enough for",
     "simulate --dimension 1": "Invalid value for '--dimension': 1 is not in the range",
     f"simulate --dimension {10**400}": "Invalid value for '--dimension':",
-    "simulate --sample-ratio 0": "sample_ratio must be above 0 when sizes are asked for, got 0.0.",
-    "simulate --jobs 0": "n_jobs must be a whole number of at least 1, got 0.",
-    "simulate --seed -1": "rng must be a Generator, a seed of at least 0 or None, got -1.",
-    "plan --squared-overlap 1": "squared_overlap must be below 1, got 1.0.",
+    "simulate --sample-ratio 0": "--sample-ratio must be above 0 when sizes are asked for, got",
+    "simulate --jobs 0": "--jobs must be a whole number of at least 1, got 0.",
+    "simulate --seed -1": "--seed must be a Generator, a seed of at least 0 or None, got -1.",
+    "plan --squared-overlap 1": "--squared-overlap must be below 1, got 1.0.",
     "plan --signal-norm 1,2": "--signal-norm must be a single number for a plan.",
     "law": "a law needs an EXPRESSION, --mp, --atoms or --semicircle.",
     "law --mp -1": "ratio must be at least 0, got -1.0.",
     "law MP(0.5) --mp 1": "a law is given by an EXPRESSION or by options, not by both.",
-    "law --mp 1 --scale inf": "scale must be finite, got inf.",
-    "weights --weights mean,median": "weights must be numbers separated by commas, or a .npy",
+    "law --mp 1 --scale inf": "--scale must be finite, got inf.",
+    "weights --weights mean,median": "--weights must be numbers separated by commas, or a .npy",
 }
 
 
@@ -110,12 +111,12 @@ def test_bad_input_is_one_line_and_exit_code_2(run, arguments):
 @pytest.mark.parametrize(
     ("matrix", "sentence"),
     [
-        ([[1.0, 0.5], [0.4, 1.0]], "correlation must be symmetric to 1e-10"),
-        ([[1.0, 1.5], [1.5, 1.0]], "correlation must be positive semi-definite"),
-        ([[1.0, np.nan], [np.nan, 1.0]], "R.npy must hold finite numbers"),
-        ([[1.0, 0.5]], "correlation must be a square matrix"),
-        ([1.0, 0.5], "R.npy must hold an array with 2 axes"),
-        ([[{}]], "R.npy must hold numbers, got pickled Python objects"),
+        ([[1.0, 0.5], [0.4, 1.0]], "--correlation must be symmetric to 1e-10"),
+        ([[1.0, 1.5], [1.5, 1.0]], "--correlation must be positive semi-definite"),
+        ([[1.0, np.nan], [np.nan, 1.0]], "{path} must hold finite numbers"),
+        ([[1.0, 0.5]], "--correlation must be a square matrix"),
+        ([1.0, 0.5], "{path} must hold an array with 2 axes"),
+        ([[{}]], "{path} must hold numbers, got pickled Python objects"),
     ],
 )
 def test_bad_matrices_are_one_line_too(run, tmp_path, matrix, sentence):
@@ -123,8 +124,40 @@ def test_bad_matrices_are_one_line_too(run, tmp_path, matrix, sentence):
     np.save(path, np.array(matrix), allow_pickle=True)
     code, _, err = run("predict", "--correlation", str(path))
     assert code == 2
-    assert err.startswith(f"attnlaw: {sentence}")
+    assert err.startswith(f"attnlaw: {sentence.format(path=path)}")
     assert err.count("\n") == 1
+
+
+def test_the_option_is_named_as_it_is_typed(run):
+    _, _, err = run("simulate", "--jobs", "0")
+    assert err.startswith("attnlaw: --jobs must be a whole number")
+    _, _, err = run("law", "--mp", "-1")  # ratio is no option of this command
+    assert err.startswith("attnlaw: ratio must be at least 0")
+
+
+def test_a_missing_file_is_named_with_its_whole_path(run, tmp_path):
+    path = tmp_path / ("long" * 30) / "missing.npy"
+    code, _, err = run("predict", "--correlation", str(path))
+    assert (code, err) == (2, f"attnlaw: No such file or folder: {path}\n")
+
+
+def test_completion_lists_commands_without_importing_them():
+    script = "import sys\nfrom attnlaw.cli import main\ntry: main([])\nexcept SystemExit: "
+    script += "print('numpy' in sys.modules)"
+    words = {"_ATTNLAW_COMPLETE": "bash_complete", "COMP_WORDS": "attnlaw p", "COMP_CWORD": "1"}
+    script = script.replace("main([])", "main([], prog_name='attnlaw')")
+    out = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=os.environ | words
+    )
+    assert out.stdout.split() == ["plain,predict", "plain,plan", "plain,pool", "False"]
+
+
+def test_warmup_compiles_and_says_so(run, monkeypatch):
+    pytest.importorskip("numba")
+    monkeypatch.setattr("attnlaw.simulation._matrix_free.plan._seconds", 0.0)
+    code, out, _ = run("warmup")
+    assert code == 0
+    assert out.startswith("Compiled and kept, in ")
 
 
 def test_warnings_are_notes_on_stderr(run):

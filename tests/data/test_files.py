@@ -160,7 +160,7 @@ def test_bad_file_gets_one_sentence(tmp_path, name, content, words):
         read_table(tmp_path / name)
     message = str(caught.value)
     assert words in message
-    assert message.startswith(name)
+    assert message.startswith(str(tmp_path / name))
     assert message.endswith(".")
     assert "\n" not in message
     assert len(message) < 400
@@ -205,7 +205,7 @@ def test_shards_outside_the_folder_are_refused(tmp_path):
 
 
 def test_no_file_at_all():
-    with pytest.raises(ValueError, match="got nothing at that place"):
+    with pytest.raises(ValueError, match="No such file or folder: "):
         read_table("no/such/file.npy")
 
 

@@ -1,8 +1,8 @@
 """The command line: `attnlaw COMMAND …`, a thin layer over the library.
 
-Each command lives in the module of its name, as a click command called `command`, and is listed
-here with its one line of help; its module is imported when the command runs, so that
-`attnlaw --help` answers at once.
+Each command lives in the module of its name, as a click command called `command`, or at the place
+that `PLACES` gives. It is listed here with its one line of help; its module is imported when the
+command runs, so that `attnlaw --help` answers at once.
 """
 
 from attnlaw.cli.program import Program
@@ -22,10 +22,15 @@ COMMANDS = {
     "heads": "Compare attention heads with random ones: structure, outliers, verdicts.",
     "explore": "Open the explorer: the laws under sliders, in a browser.",
     "reproduce": "Reproduce the figures of the papers: pictures, tables, report.",
+    "warmup": "Compile the loops of simulations now, once, in place of later.",
 }
+
+PLACES = {"warmup": "simulate:warmup"}
+"""Commands that share a module with another: module and name."""
 
 main = Program(
     COMMANDS,
+    PLACES,
     name="attnlaw",
     help="""The exact spectral laws of attention: theory and simulation, side by side.
 

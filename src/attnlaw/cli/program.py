@@ -4,18 +4,24 @@ import importlib
 import io
 import logging
 import os
+import re
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from attnlaw._extras import MissingExtra
 
 __all__ = ["Program"]
 
 BAD_INPUT, INTERRUPTED = 2, 130
+
+SPELLED = {"rng": "--seed"}
+"""Options whose names differ from the arguments that they set."""
 
 
 class Program(click.Group):
@@ -25,12 +31,14 @@ class Program(click.Group):
     that does not fit in memory) is one line on stderr and exit code 2; Ctrl-C is exit code 130.
     """
 
-    def __init__(self, summaries: Mapping[str, str], **settings: Any) -> None:
+    def __init__(
+        self, summaries: Mapping[str, str], places: Mapping[str, str], **settings: Any
+    ) -> None:
         settings["context_settings"] = {"help_option_names": ["-h", "--help"]}
         super().__init__(
             **settings, callback=_show_help, invoke_without_command=True, no_args_is_help=False
         )
-        self.summaries = summaries
+        self.summaries, self.places = summaries, places
         self.params.append(
             click.Option(
                 ["--version"],
@@ -50,9 +58,28 @@ class Program(click.Group):
         """Import the module of a command."""
         if cmd_name not in self.summaries:
             return None
-        command = importlib.import_module(f"attnlaw.cli.{cmd_name}").command
+        module, _, name = self.places.get(cmd_name, f"{cmd_name}:command").partition(":")
+        command = getattr(importlib.import_module(f"attnlaw.cli.{module}"), name)
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is asked for, or say which one may have been meant."""
+        if args and args[0] not in self.summaries and not args[0].startswith("-"):
+            ctx.fail(_unknown_command(args[0], list(self.summaries)))
+        return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the name of a command without importing any."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        return [
+            CompletionItem(name, help=summary)
+            for name, summary in self.summaries.items()
+            if name.startswith(incomplete)
+        ]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing any."""
@@ -87,8 +114,39 @@ class Program(click.Group):
             _fail(str(error), BAD_INPUT)
         except ModuleNotFoundError as error:
             _fail(f"{error.name} is not installed, and this command needs it", BAD_INPUT)
-        except (ValueError, TypeError, OSError, OverflowError) as error:
-            _fail(str(error), BAD_INPUT)
+        except OSError as error:
+            _fail(_file_trouble(error), BAD_INPUT)
+        except (ValueError, TypeError, OverflowError) as error:
+            arguments = next((a for a in (*args, settings.get("args")) if a is not None), None)
+            _fail(self._as_typed(str(error), arguments), BAD_INPUT)
+
+    def _as_typed(self, message: str, arguments: Sequence[str] | None) -> str:
+        """Call the argument that a sentence of the library begins with by its option."""
+        words = sys.argv[1:] if arguments is None else arguments
+        name = next((word for word in words if word in self.summaries), None)
+        found = re.match(r"(\w+) must be ", message)
+        if name is None or found is None:
+            return message
+        command = self.get_command(click.Context(self), name)
+        options = [p for p in command.params if isinstance(p, click.Option)] if command else []
+        spelled = {p.name: max(p.opts, key=len) for p in options}
+        spelled |= {k: v for k, v in SPELLED.items() if v in spelled.values()}
+        spelled |= {f"n_{k}": v for k, v in spelled.items()}  # n_trials is --trials
+        return spelled.get(found[1], found[1]) + message[found.end(1) :]
+
+
+def _unknown_command(name: str, known: list[str]) -> str:
+    """Say that there is no such command, and which are near or which there are."""
+    near = get_close_matches(name, known, n=2)
+    words = f"did you mean {' or '.join(near)}?" if near else f"choose from {', '.join(known)}."
+    return f"No such command {name!r}; {words}"
+
+
+def _file_trouble(error: OSError) -> str:
+    """Say what is wrong with a file, with its whole path."""
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    return f"{error.strerror[0].lower()}{error.strerror[1:]}: {os.fsdecode(error.filename)}"
 
 
 def _fail(message: str, code: int) -> NoReturn:

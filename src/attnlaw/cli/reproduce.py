@@ -1,5 +1,7 @@
 """`attnlaw reproduce`: the figures of the papers, with verdicts, in one folder."""
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,7 @@ from attnlaw.figures import FIGURES
 if TYPE_CHECKING:
     from attnlaw.figures.reproduction import Reproduced
 
-__all__ = ["command"]
+__all__ = ["command", "in_letters"]
 
 EPILOG = """\b
 Examples:
@@ -83,12 +85,56 @@ def command(
         ["figure", "verdict", "seconds"],
         [[figure.name, figure.verdict, f"{figure.seconds:.1f}"] for figure in done],
     )
+    for line in _differences(done):
+        click.echo(line)
+    click.echo(f"report: {report}")
+
+
+def _differences(done: "list[Reproduced]") -> Iterator[str]:
+    """Say of each comparison beyond its tolerance by how much, and why if that is known."""
     for figure in done:
         for check in figure.checks:
-            if check.verdict == "unexpected":
-                words = f"predicted {check.predicted:.4g}, observed {check.observed:.4g}"
-                click.echo(f"Unexpected, {figure.name}: {check.quantity}: {words}.")
-    click.echo(f"report: {report}")
+            if check.agrees:
+                continue
+            numbers = f"predicted {check.predicted:.4g}, observed {check.observed:.4g}"
+            known = check.verdict == "differs as known"
+            reason = f" {check.explanation}" if known else ""
+            word = "As known" if known else "Unexpected"
+            yield in_letters(f"{word}, {figure.name}: {check.quantity}: {numbers}.{reason}\n")
+
+
+GREEK = {
+    "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "mu": "μ", "lambda": "λ",
+    "kappa": "κ", "theta": "θ", "phi": "φ", "varphi": "φ",
+}  # fmt: skip
+
+LETTERS: dict[str, Any] = {
+    r"\\(alpha|beta|gamma|delta|mu|lambda|kappa|theta|phi|varphi)\b": lambda m: GREEK[m[1]],
+    r"\\sqrt\{([^{}]*)\}": r"√(\1)",
+    r"\\sqrt": "√",
+    r"\\le\b": "≤",
+    r"\\ge\b": "≥",
+    r"\\to\b": "→",
+    r"\\infty\b": "∞",
+    r"\\(?:\||[lr]Vert)": "‖",
+    r"\^2\b": "²",
+    r"\\[,;!]": " ",
+    r"[\\${}]": "",
+}
+"""Mathematics of the report, as a terminal can show it: patterns in this order."""
+
+
+def in_letters(text: str) -> str:
+    r"""Write the TeX of a sentence in letters.
+
+    Examples
+    --------
+    >>> in_letters(r"noise of squared norm $\delta$; $d_k\to\infty$, $2\log n/\sqrt{2d_k}$")
+    'noise of squared norm δ; d_k→∞, 2log n/√(2d_k)'
+    """
+    for pattern, letters in LETTERS.items():
+        text = re.sub(pattern, letters, text)
+    return text
 
 
 def _document(figure: "Reproduced") -> dict[str, Any]:

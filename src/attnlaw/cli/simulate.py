@@ -1,16 +1,20 @@
-"""`attnlaw simulate`: what happens, beside what theory says."""
+"""`attnlaw simulate`: what happens, beside what theory says; `attnlaw warmup`: compile for it."""
 
-from typing import Any
+import time
+from typing import Any, Literal
 
 import click
 import numpy as np
 
 import attnlaw as al
+from attnlaw._extras import require
 from attnlaw.cli.options import DIMENSION, json_option, model_from, model_options
-from attnlaw.cli.output import describe_model, print_json, print_table, progress_bar
+from attnlaw.cli.output import describe_model, print_json, print_table, progress_bar, working
 from attnlaw.comparison import compare_results
 
-__all__ = ["command"]
+__all__ = ["command", "warmup"]
+
+Sampling = Literal["token", "gaussian"]
 
 EPILOG = """\b
 Examples:
@@ -88,3 +92,38 @@ def command(
                 for row in [[np.atleast_1d(v)[index] for v in vars(comparison).values()]]
             ],
         )
+
+
+WARMUP_EPILOG = """\b
+Examples:
+  attnlaw warmup
+"""
+
+
+@click.command(epilog=WARMUP_EPILOG)
+def warmup() -> None:
+    """Compile the loops of simulations now, once, in place of later.
+
+    Simulations that take long are compiled by numba (the extra `fast`) the first time that one
+    runs, for about half a minute of one core; what was compiled is kept on disk. Short ones do
+    without.
+    """
+    require("numba", extra="fast", purpose="attnlaw warmup")
+    samplings: tuple[Sampling, ...] = ("token", "gaussian")
+    cases = [(sampling, centred) for sampling in samplings for centred in (True, False)]
+    before = time.process_time()
+    al.simulation.prefer_compiled()
+    with working("compiling"):
+        for sampling, centred in cases:
+            model = al.PooledSequences(
+                vocab_ratio=0.5,
+                sample_ratio=0.4,
+                signal_norm=1.5,
+                correlation=al.prefix_correlation(8, 4),
+                weights="mean",
+                sampling=sampling,
+                centred=centred,
+            )
+            al.simulate(model, 40, rng=0, method="matrix-free")
+            al.simulation.simulate_alignment(model, 40, rng=0)
+    click.echo(f"Compiled and kept, in {time.process_time() - before:.0f} s of processor time.")

@@ -58,7 +58,7 @@ class BadFileError(ValueError):
 
 def bad_file(path: Path, condition: str, found: str) -> BadFileError:
     """Return (not raise) the library's one error sentence, for a file."""
-    return BadFileError(f"{path.name} must {condition}, got {' '.join(found.split())}.")
+    return BadFileError(f"{path} must {condition}, got {' '.join(found.split())}.")
 
 
 def choose_entry(path: Path, entries: Mapping[str, Entry], name: str | None, ndim: int) -> Entry:

@@ -110,7 +110,7 @@ def _labels(path: Path) -> Array:
     if path.suffix in (".npy", ".npz", ".safetensors"):
         return read_array(path, ndim=1)
     if not path.is_file():
-        raise ValueError(f"{path} must be a file of labels, got nothing at that place.")
+        raise ValueError(f"No such file of labels: {path}")
     if path.stat().st_size > 2**30:
         raise bad_file(path, "be at most 1 GiB of labels", f"{path.stat().st_size} bytes")
     try:

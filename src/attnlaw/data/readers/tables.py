@@ -47,7 +47,7 @@ def list_arrays(path: str | Path) -> dict[str, Entry]:
     if path.is_dir():
         return _folder_entries(path)
     if not path.is_file():
-        raise ValueError(f"{path} must be a file or a folder, got nothing at that place.")
+        raise ValueError(f"No such file or folder: {path}")
     return _reader(path)(path)
 
 

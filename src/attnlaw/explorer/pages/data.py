@@ -302,7 +302,10 @@ def _callbacks(app: Dash) -> None:
 
             def read() -> Any:
                 with temporary_file(content, name) as path:
-                    return find_in_file(path, str(values["tensor"]), int(values["seed"]))
+                    try:
+                        return find_in_file(path, str(values["tensor"]), int(values["seed"]))
+                    except ValueError as error:  # the folder is ours, the name the reader's
+                        raise ValueError(str(error).replace(str(path), name)) from None
 
             job = JOBS.start(values, 1, read)
         except ValueError as error:
