@@ -12,10 +12,8 @@ import numpy as np
 import pytest
 
 import attnlaw.figures as figures
-from attnlaw.figures.figure import Check, z_check
-from attnlaw.figures.report import write_report
-from attnlaw.figures.reproduction import _Job, reproduce
-from attnlaw.figures.tables import load_tables, save_tables
+from attnlaw.figures.figure import Check, load_tables, save_tables, z_check
+from attnlaw.figures.reproduction import _Job, reproduce, write_report
 
 
 @pytest.fixture

@@ -5,9 +5,14 @@ import pytest
 
 import attnlaw as al
 from attnlaw.simulation.accuracy import ridge_coefficients
-from attnlaw.simulation.pooled import pool, sample_pooled, sample_tokens, token_classes
+from attnlaw.simulation.pooled import (
+    pool,
+    population_covariance,
+    sample_pooled,
+    sample_tokens,
+    token_classes,
+)
 from attnlaw.simulation.signs import sample_signs
-from attnlaw.simulation.spectrum import population_covariance
 
 MODEL = al.PooledSequences(
     vocab_ratio=0.5,

@@ -13,7 +13,7 @@ from attnlaw.simulation.signs import sample_signs
 
 needs_numba = pytest.mark.skipif(not plan.has_numba(), reason="needs numba")
 if plan.has_numba():
-    from attnlaw.simulation._matrix_free.gaussian_run import GaussianRun, bidiagonal_table
+    from attnlaw.simulation._matrix_free.compiled_runs import GaussianRun, bidiagonal_table
 
 R = al.prefix_correlation(6, prefix=3)
 WEIGHTS = np.stack([al.mean_weights(6), al.causal_weights(6), al.optimal_weights(R)])

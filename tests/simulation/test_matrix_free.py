@@ -173,7 +173,7 @@ def test_a_chain_finds_what_several_matrices_together_find():
 @pytest.mark.parametrize("engine", ["compiled", "large"])
 @needs_numba
 def test_a_compiled_chain_finds_the_same(engine, monkeypatch):
-    from attnlaw.simulation._matrix_free.token_run import TokenRun
+    from attnlaw.simulation._matrix_free.compiled_runs import TokenRun
 
     choose(engine, monkeypatch)
     found = []

@@ -6,23 +6,21 @@ import pytest
 
 import attnlaw as al
 from attnlaw.simulation.pooled import (
+    bulk_noise,
     class_means,
+    covariance,
+    eigenvalues,
+    leading_eigenpairs,
     pool,
+    population_covariance,
     sample_pooled,
     sample_table,
     sample_tokens,
     split_classes,
+    squared_overlap,
     token_classes,
 )
 from attnlaw.simulation.signs import sample_signs
-from attnlaw.simulation.spectrum import (
-    bulk_noise,
-    covariance,
-    eigenvalues,
-    leading_eigenpairs,
-    population_covariance,
-    squared_overlap,
-)
 
 WEIGHTS = np.array([0.5, 0.3, -0.2])
 R = np.array([[1, 1, 0], [1, 1, 0], [0, 0, 1.0]])

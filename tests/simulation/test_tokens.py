@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from attnlaw.simulation._matrix_free import plan
-from attnlaw.simulation._matrix_free.gram import TokenCovariance
-from attnlaw.simulation._matrix_free.tokens import DrawnTokens, GivenTokens
+from attnlaw.simulation._matrix_free.gram import DrawnTokens, GivenTokens, TokenCovariance
 
 COMPILED = "attnlaw.simulation._matrix_free.compiled"
 N, V, L = 40, 10, 6

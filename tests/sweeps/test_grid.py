@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 import attnlaw as al
 from attnlaw.sweeps import Sweep, load_sweep
 from attnlaw.sweeps.cells import cell, compute
-from attnlaw.sweeps.description import sweep_from_mapping
+from attnlaw.sweeps.grid import sweep_from_mapping
 
 from .conftest import CHEAP
 

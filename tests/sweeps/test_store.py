@@ -389,8 +389,8 @@ def test_what_is_bound_to_fail_is_refused_at_once(tmp_path, change, words):
 def test_more_workers_than_the_memory_holds_are_refused(cheap, tmp_path, monkeypatch):
     largest = {"dimension": 8, "sample_ratio": 0.25, "weights": "mean"}
     one = trial_memory(cheap.model({**cheap.parameters, **largest}), 8)
-    monkeypatch.setattr("attnlaw.sweeps.rehearsal.available_memory", lambda: 5.5 * one)
-    monkeypatch.setattr("attnlaw.sweeps.rehearsal._check_results", lambda sweep: None)
+    monkeypatch.setattr("attnlaw.sweeps.cells.available_memory", lambda: 5.5 * one)
+    monkeypatch.setattr("attnlaw.sweeps.cells._check_results", lambda sweep: None)
     with pytest.raises(ValueError, match=r"n_jobs must be at most 5, since a cell .* got 50"):
         run_sweep(cheap, tmp_path / "store", n_jobs=50)
     assert not (tmp_path / "store").exists()

@@ -65,8 +65,7 @@ def command(
     for module in ("matplotlib", "jinja2", "latex2mathml"):  # before any work is done
         require(module, extra="figures", purpose="attnlaw reproduce")
     from attnlaw.figures import load_figure
-    from attnlaw.figures.report import write_report
-    from attnlaw.figures.reproduction import reproduce
+    from attnlaw.figures.reproduction import reproduce, write_report
 
     if only_list:
         print_table(["figure", ""], [[name, load_figure(name).TITLE] for name in FIGURES])

@@ -5,7 +5,6 @@
 ``sequences``       embeddings (N, L, d), or tokens (N, L) with their table, as `Sequences`
 ``sequence_map``    what a `Sequences` can do: two products, pooling, blocks, parts
 ``covariance``      covariance of pooled sequences, block by block or on a Dask cluster
-``accumulator``     mean and covariance of rows that arrive in blocks
 ``readers``         arrays, tables, vocabularies and sequences from files, without unpickling
 ``examples``        real tables and labelled texts from installed packages, for tests and pages
 ==================  ==========================================================================

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from attnlaw._checks import Real
 from attnlaw.correlations import prefix_correlation
-from attnlaw.figures.figure import Check, Tables, z_check
-from attnlaw.figures.tables import Pieces, long_table, rows, summary
+from attnlaw.figures.figure import Check, Pieces, Tables, long_table, rows, summary, z_check
 from attnlaw.models import PooledSequences
 from attnlaw.plotting import style
 from attnlaw.simulation import (

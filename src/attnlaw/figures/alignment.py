@@ -7,8 +7,16 @@ import numpy as np
 
 from attnlaw._checks import Real
 from attnlaw.correlations import prefix_correlation, spiked_correlation
-from attnlaw.figures.figure import Check, Tables, z_check
-from attnlaw.figures.tables import SAMPLINGS, Pieces, long_table, rows, summary
+from attnlaw.figures.figure import (
+    SAMPLINGS,
+    Check,
+    Pieces,
+    Tables,
+    long_table,
+    rows,
+    summary,
+    z_check,
+)
 from attnlaw.models import PooledSequences, Sampling
 from attnlaw.plotting import style
 from attnlaw.simulation import simulate_alignment

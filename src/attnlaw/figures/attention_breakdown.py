@@ -8,8 +8,7 @@ from scipy.special import pdtr
 
 from attnlaw import theory
 from attnlaw._checks import RegimeWarning
-from attnlaw.figures.figure import Check, Tables, z_check
-from attnlaw.figures.tables import Pieces, long_table, summary
+from attnlaw.figures.figure import Check, Pieces, Tables, long_table, summary, z_check
 from attnlaw.models import SelfAttention
 from attnlaw.plotting import style
 from attnlaw.simulation import simulate, simulate_spectrum

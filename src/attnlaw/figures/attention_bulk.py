@@ -5,8 +5,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnlaw import theory
-from attnlaw.figures.figure import Check, Tables
-from attnlaw.figures.tables import Pieces, draw_histogram, histogram, long_table, rows
+from attnlaw.figures.figure import (
+    Check,
+    Pieces,
+    Tables,
+    draw_histogram,
+    histogram,
+    long_table,
+    rows,
+)
 from attnlaw.laws import ks_distance
 from attnlaw.models import SelfAttention
 from attnlaw.plotting import style

@@ -6,8 +6,17 @@ import numpy as np
 
 from attnlaw import theory
 from attnlaw.correlations import prefix_correlation
-from attnlaw.figures.figure import Check, Tables, z_check
-from attnlaw.figures.tables import Pieces, draw_histogram, histogram, long_table, rows, summary
+from attnlaw.figures.figure import (
+    Check,
+    Pieces,
+    Tables,
+    draw_histogram,
+    histogram,
+    long_table,
+    rows,
+    summary,
+    z_check,
+)
 from attnlaw.models import PooledSequences
 from attnlaw.plotting import style
 from attnlaw.simulation import simulate, simulate_spectrum

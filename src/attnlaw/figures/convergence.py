@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnlaw.correlations import prefix_correlation
-from attnlaw.figures.figure import Check, Tables, z_check
-from attnlaw.figures.tables import Pieces, long_table, rows
+from attnlaw.figures.figure import Check, Pieces, Tables, long_table, rows, z_check
 from attnlaw.models import PooledSequences
 from attnlaw.plotting import style
 from attnlaw.simulation import simulate

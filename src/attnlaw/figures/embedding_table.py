@@ -10,8 +10,7 @@ import numpy as np
 from attnlaw._checks import Floats
 from attnlaw.data.examples import TABLES, example_table
 from attnlaw.diagnostics import EmbeddingTable, inspect_table, noise_law, read_table
-from attnlaw.figures.figure import Check, Tables
-from attnlaw.figures.tables import Pieces, draw_histogram, long_table, rows
+from attnlaw.figures.figure import Check, Pieces, Tables, draw_histogram, long_table, rows
 from attnlaw.laws import Law, SeparableLaw, bin_spectrum
 from attnlaw.plotting import style
 

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnlaw.correlations import prefix_correlation
-from attnlaw.figures.figure import Check, Tables
-from attnlaw.figures.tables import long_table
+from attnlaw.figures.figure import Check, Tables, long_table
 from attnlaw.plotting import style
 from attnlaw.simulation import sample_signs
 from attnlaw.weights import causal_weights

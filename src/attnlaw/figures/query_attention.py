@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnlaw._checks import RegimeWarning
-from attnlaw.figures.figure import Check, Tables
-from attnlaw.figures.tables import Pieces, long_table, rows, summary
+from attnlaw.figures.figure import Check, Pieces, Tables, long_table, rows, summary, z_check
 from attnlaw.models import QueryAttention, Scoring
 from attnlaw.plotting import style
 from attnlaw.simulation import simulate
@@ -147,16 +146,10 @@ def check(tables: Tables) -> list[Check]:
             seen = rows(tables["points"], case=case, scoring=scoring)
             limit = np.inf if scoring == "sigmoid" else 0.5
             used = (seen["beta"] <= limit) & (seen["predicted"] > 0.4)
-            gaps = (seen["observed"] - seen["predicted"])[used]
-            errors = seen["standard_error"][used]
-            worst = int(np.argmax(np.abs(gaps / errors)))
             checks.append(
-                Check(
-                    quantity=f"squared overlap, {TITLES[case][4:]}, {scoring}, largest difference",
-                    predicted=float(seen["predicted"][used][worst]),
-                    observed=float(seen["observed"][used][worst]),
-                    tolerance=float(5 * errors[worst]),
-                    basis="5 standard errors of the trials",
+                z_check(
+                    f"squared overlap, {TITLES[case][4:]}, {scoring}",
+                    *(seen[name][used] for name in ("predicted", "observed", "standard_error")),
                     explanation=HEAVY_TAILED if scoring == "exponential" else "",
                 )
             )

@@ -1,13 +1,21 @@
-"""Compute, draw and check a set of figures, on one process or several; resumable."""
+"""Compute, draw and check a set of figures, on one process or several; resumable.
 
+Its report is one HTML page with everything inside, to read, print and send to colleagues.
+"""
+
+import base64
 import json
 import os
+import platform
+import re
 import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from datetime import date
+from html import escape
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -16,16 +24,16 @@ from typing import Any
 
 import numpy as np
 
+import attnlaw
 from attnlaw._checks import count
 from attnlaw._extras import require
 from attnlaw._machine import end_with_parent, one_thread_in_children
 from attnlaw._store import atomic_path, checksum, fingerprint
 from attnlaw.figures import FIGURES, load_figure
-from attnlaw.figures.figure import Check, Tables, Verdict
-from attnlaw.figures.tables import load_tables, save_tables
+from attnlaw.figures.figure import Check, Tables, Verdict, load_tables, save_tables
 from attnlaw.plotting import style
 
-__all__ = ["Reproduced", "reproduce"]
+__all__ = ["Reproduced", "reproduce", "typeset", "write_report"]
 
 PLURAL: dict[Verdict, str] = {
     "agrees": "agree",
@@ -298,3 +306,71 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return manifest if isinstance(manifest, dict) else {}
+
+
+CLASSES: dict[Verdict, str] = {"agrees": "good", "differs as known": "known", "unexpected": "bad"}
+"""The page's style of each verdict."""
+
+
+def write_report(figures: Sequence[Reproduced], out: Path, *, quick: bool) -> Path:
+    """Write ``out/report.html``; pictures, style and mathematics are inline.
+
+    Parameters
+    ----------
+    figures : sequence of Reproduced
+        What `reproduce` returned; their pictures are read from `out`.
+    out : path
+        The folder given to `reproduce`.
+    quick : bool
+        Said at the top of the page, since quick numbers are not the last word.
+    """
+    for module in ("jinja2", "latex2mathml"):
+        require(module, extra="figures", purpose="The report")
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined
+    )
+    environment.filters["typeset"] = lambda text: Markup(typeset(text))
+    environment.filters["number"] = lambda x: f"{x:.4g}"
+    environment.filters["inline_svg"] = lambda path: _data_address(out / path)
+    checks = [check for figure in figures for check in figure.checks]
+    page = environment.get_template("report.html.j2").render(
+        figures=figures,
+        quick=quick,
+        n_checks=len(checks),
+        counts=Counter(check.verdict for check in checks),
+        classes=CLASSES,
+        seconds=sum(figure.seconds for figure in figures),
+        today=date.today().isoformat(),
+        versions=f"attnlaw {attnlaw.__version__}, NumPy {np.__version__}, "
+        f"Python {platform.python_version()}",
+    )
+    path = out / "report.html"
+    with atomic_path(path) as partial:
+        partial.write_text(page, encoding="utf-8")
+    return path
+
+
+def typeset(text: str) -> str:
+    r"""Turn plain words with $…$ formulas into HTML with MathML, which browsers draw offline.
+
+    Examples
+    --------
+    >>> typeset("a < b").startswith("a &lt; b")
+    True
+    >>> "<math" in typeset(r"edge $\lambda_+$")
+    True
+    """
+    from latex2mathml.converter import convert
+
+    parts = re.split(r"\$(.+?)\$", text)
+    return "".join(
+        convert(part) if i % 2 else re.sub(r"\*(.+?)\*", r"<em>\1</em>", escape(part))
+        for i, part in enumerate(parts)
+    )
+
+
+def _data_address(path: Path) -> str:
+    return "data:image/svg+xml;base64," + base64.b64encode(path.read_bytes()).decode()

@@ -8,8 +8,7 @@ import numpy as np
 
 from attnlaw._checks import RegimeWarning
 from attnlaw.correlations import prefix_correlation
-from attnlaw.figures.figure import Check, Tables
-from attnlaw.figures.tables import Pieces, long_table, rows, summary
+from attnlaw.figures.figure import Check, Pieces, Tables, long_table, rows, summary, z_check
 from attnlaw.models import PooledSequences, Vocabulary
 from attnlaw.plotting import style
 from attnlaw.simulation import simulate
@@ -169,16 +168,10 @@ def check(tables: Tables) -> list[Check]:
     for kind in KINDS:
         seen = rows(tables["points"], kind=kind)
         clear = (seen["predicted"] > 0.55) & (seen["standard_error"] > 0)
-        gaps = (seen["observed"] - seen["predicted"])[clear]
-        errors = seen["standard_error"][clear]
-        worst = int(np.argmax(np.abs(gaps / errors)))
         checks.append(
-            Check(
-                quantity=f"squared overlap, {KINDS[kind]}, where it differs most",
-                predicted=float(seen["predicted"][clear][worst]),
-                observed=float(seen["observed"][clear][worst]),
-                tolerance=float(5 * errors[worst]),
-                basis="5 standard errors of the trials",
+            z_check(
+                f"squared overlap, {KINDS[kind]}",
+                *(seen[name][clear] for name in ("predicted", "observed", "standard_error")),
             )
         )
     table = tables["smoothing"]

@@ -1,28 +1,26 @@
 """Simulation: a model, a size and an `rng` give an observation. No closed form is used here.
 
-Begin with `pooled`: draw a table, signs, tokens, and pool them. `spectrum` forms covariances and
-finds their eigenpairs; `trials` repeats a trial, on one process or several, and `signs` draws
-signs with a given correlation.
+Begin with `pooled`: draw a table, signs, tokens, pool them, form covariances and find their
+eigenpairs. `signs` draws signs with a given correlation, `workers` repeats trials on one process
+or several, `verbs` holds the questions.
 
-One module for each model: `pooled` (and `vocabulary`, for tokens that differ), `classes`,
-`mixtures`, `multi_head`, `attention`. What a classifier makes of them: `accuracy`,
-`class_accuracy`, `learning`; weights of a causal softmax: `causal`.
+One module for each model: `pooled` and `trials` (`vocabulary`, for tokens that differ), `classes`,
+`mixtures`, `multi_head`, `query_attention`, `attention`. `accuracy` fits classifiers to pooled
+sequences; `learning` holds weights that come out of data.
 
-`alignment`, and `simulate` at larger sizes, use the engine of `_matrix_free`, which forms neither
-table nor covariance; its docstring is a map of it.
+`simulate` and `simulate_alignment` at larger sizes use the engine of `_matrix_free`, which forms
+neither table nor covariance; its docstring is a map of it.
 """
 
 from attnlaw._dispatch import import_answers
 from attnlaw.simulation._matrix_free.plan import prefer_compiled
 from attnlaw.simulation.accuracy import ridge_coefficients
-from attnlaw.simulation.alignment import simulate_alignment
 from attnlaw.simulation.attention import (
     attention_matrix,
     squared_singular_values,
 )
-from attnlaw.simulation.causal import simulate_causal_weights
 from attnlaw.simulation.classes import sample_classes
-from attnlaw.simulation.learning import LearnedWeights, learn_weights
+from attnlaw.simulation.learning import LearnedWeights, learn_weights, simulate_causal_weights
 from attnlaw.simulation.pooled import (
     PooledSample,
     pool,
@@ -31,6 +29,7 @@ from attnlaw.simulation.pooled import (
     sample_tokens,
 )
 from attnlaw.simulation.signs import attainable_correlation, sample_signs
+from attnlaw.simulation.trials import simulate_alignment
 from attnlaw.simulation.verbs import simulate, simulate_accuracy, simulate_spectrum
 
 __all__ = [

@@ -1,7 +1,14 @@
-"""Linear classifiers of pooled sequences, fitted and tested on fresh draws."""
+"""Linear classifiers of pooled sequences, fitted and tested on fresh draws from the same table.
 
-from dataclasses import dataclass, fields
+First two classes (`PooledSequences`), at every signal norm with the same draws; then K classes
+(`PooledClasses`). What is predicted of them is derived in docs/theory/classification.md,
+"Derivation", and docs/theory/classification.md, "K classes".
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from typing import Any, TypeVar, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,25 +16,27 @@ from scipy.linalg import solve
 
 from attnlaw._checks import Floats, Random, choice, count, invalid_argument, real
 from attnlaw._dispatch import answers
-from attnlaw.models import PooledSequences
+from attnlaw.models import PooledClasses, PooledSequences
 from attnlaw.models.vocabulary import tokens_alike
-from attnlaw.results import Accuracy
+from attnlaw.results import Accuracy, ClassAccuracy
 from attnlaw.simulation._matrix_free.plan import check_memory, reference_memory
+from attnlaw.simulation.classes import principal_directions, sample_classes
 from attnlaw.simulation.pooled import (
     PooledSample,
+    covariance,
+    leading_eigenpairs,
     pool,
     sample_pooled,
     sample_tokens,
     token_classes,
 )
 from attnlaw.simulation.signs import sample_signs
-from attnlaw.simulation.spectrum import covariance, leading_eigenpairs
 from attnlaw.simulation.verbs import simulate_accuracy
-from attnlaw.simulation.workers import Progress, run_trials
+from attnlaw.simulation.workers import run_trials, stacked
 
 __all__ = ["ridge_coefficients"]
 
-CLASSIFIERS = ("ridge", "centroid", "component")
+Trial = TypeVar("Trial", bound=Callable[..., Any])
 
 
 def ridge_coefficients(pooled: Floats, labels: Floats, ridge: float) -> Floats:
@@ -58,78 +67,49 @@ def ridge_coefficients(pooled: Floats, labels: Floats, ridge: float) -> Floats:
     return np.asarray(X.T @ solve(X @ X.T + N * ridge * np.eye(N), y, assume_a="pos"))
 
 
-@answers(simulate_accuracy)
-def accuracy_of_sequences(
-    model: PooledSequences,
-    dimension: int | None = None,
-    n_trials: int = 1,
-    rng: Random = None,
-    *,
-    ridge: float | None = None,
-    classifier: str = "ridge",
-    n_test: int = 20_000,
-    n_jobs: int = 1,
-    progress: Progress | None = None,
-) -> Accuracy:
-    """Fit a linear classifier to pooled sequences and test it on fresh ones from the same table.
-
-    The label of a sequence is the sign at its first position. What is predicted of it is derived
-    in docs/theory/classification.md, "Derivation".
+def classifies(*classifiers: str, memory: Callable[[Any, int], float]) -> Callable[[Trial], Trial]:
+    """Return a decorator: repetitions of a trial answer `simulate_accuracy` for its model.
 
     Parameters
     ----------
-    model : PooledSequences
-        What is drawn. The ratios must be single numbers; the signal norm may be an array.
-        If centred, the training mean is subtracted from training and test sequences.
-    dimension : int
-        d; the ratios give the vocabulary and the number of training sequences.
-    n_trials : int
-        Number of independent trials (tables, training and test sets).
-    rng : Generator, int or None
-        Source of randomness; trial k has its own stream.
-    ridge : float
-        λ > 0 in (1/N)‖y − X b‖² + λ‖b‖², for "ridge".
-    classifier : "ridge", "centroid" or "component"
-        b is that minimiser; Xᵀy/N; or the leading unit eigenvector of the sample covariance,
-        with the sign that agrees with more labels of the training set.
-    n_test : int
-        Number of test sequences in each trial.
-    n_jobs, progress
-        As in `simulate`.
+    *classifiers : str
+        Those that the trial knows.
+    memory : callable
+        Takes a model and a dimension, and returns the bytes of one trial without its test set.
 
-    Returns
-    -------
-    Accuracy
-        Every field an array of shape (n_trials, … as the signal norm). Over the test set:
-        accuracy that of the sign of x·b as an answer for the label y; mean_squared_error the
-        mean of (y − x·b)²; signal_gain the slope A of the regression of x·b on the gain w·s
-        (no intercept); noise_variance the mean of (x·b − A w·s)².
-
-    Examples
-    --------
-    >>> import attnlaw as al
-    >>> model = al.PooledSequences(
-    ...     vocab_ratio=0.5, sample_ratio=0.25, signal_norm=5.0,
-    ...     correlation=al.prefix_correlation(4, 2), weights=[0.5, 0.5, 0, 0])
-    >>> al.simulate_accuracy(model, 50, rng=0, ridge=0.1).accuracy.round(2)
-    array([1.])
+    Notes
+    -----
+    A trial takes a model, a dimension, the ridge, the classifier, the number of test sequences and
+    a Generator, and returns a dataclass.
     """
-    tokens_alike(model, "an accuracy")
-    choice("classifier", classifier, CLASSIFIERS)
-    if ridge is None and classifier == "ridge":
-        raise invalid_argument("ridge", "given for classifier='ridge'", ridge)
-    if classifier == "component" and not model.centred:
-        raise invalid_argument("model", "centred for classifier='component'", model.centred)
-    lam = float(np.asarray(real("ridge", 1.0 if ridge is None else ridge, above=0)))
-    n_test, n_jobs = count("n_test", n_test), count("n_jobs", n_jobs)
-    d = model.sizes(dimension).dimension
-    test_bytes = 24 * n_test * model.length
-    check_memory(n_jobs * (reference_memory(model, d) + test_bytes), d)
-    trial = partial(_accuracy_trial, model, d, lam, classifier, n_test)
-    trials = run_trials(trial, n_trials, rng, n_jobs=n_jobs, progress=progress)
-    return Accuracy(
-        **{f.name: np.stack([getattr(x, f.name) for x in trials]) for f in fields(Accuracy)}
-    )
+
+    def decorate(trial: Trial) -> Trial:
+        def answer(
+            model: Any,
+            dimension: int | None = None,
+            n_trials: int = 1,
+            rng: Random = None,
+            *,
+            ridge: float | None = None,
+            classifier: str = "ridge",
+            n_test: int = 20_000,
+            **workers: Any,
+        ) -> Any:
+            choice("classifier", classifier, classifiers)
+            if ridge is None and classifier in ("ridge", "discriminant"):
+                raise invalid_argument("ridge", f"given for classifier={classifier!r}", ridge)
+            lam = float(np.asarray(real("ridge", 1.0 if ridge is None else ridge, above=0)))
+            n_test, n_jobs = count("n_test", n_test), count("n_jobs", workers.get("n_jobs", 1))
+            d = model.sizes(dimension).dimension
+            check_memory(n_jobs * (memory(model, d) + 24 * n_test * len(model.weights)), d)
+            each = partial(trial, model, d, lam, classifier, n_test)
+            return stacked(run_trials(each, n_trials, rng, **workers))
+
+        answer.__annotations__["model"] = next(iter(get_type_hints(trial).values()))
+        answers(simulate_accuracy)(answer)
+        return trial
+
+    return decorate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,6 +164,7 @@ def _direction(X: Floats, y: Floats, ridge: float, classifier: str) -> Floats:
     return np.asarray(u * np.sign(np.sum(np.sign(X @ u) * y) or 1.0))
 
 
+@classifies("ridge", "centroid", "component", memory=reference_memory)
 def _accuracy_trial(
     model: PooledSequences,
     dimension: int,
@@ -193,6 +174,9 @@ def _accuracy_trial(
     rng: np.random.Generator,
 ) -> Accuracy:
     """Fit and test once, at every signal norm with the same draws."""
+    tokens_alike(model, "an accuracy")
+    if classifier == "component" and not model.centred:
+        raise invalid_argument("model", "centred for classifier='component'", model.centred)
     sample = sample_pooled(model, dimension, rng)
     test = _sample_test(model, sample, n_test, rng)
     y, t = test.labels, test.gains
@@ -215,3 +199,114 @@ def _accuracy_trial(
     columns = np.reshape(rows, (*norms.shape, 4))
     names = ("accuracy", "mean_squared_error", "signal_gain", "noise_variance")
     return Accuracy(**{name: columns[..., i] for i, name in enumerate(names)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Table:
+    """Tokens around the means of their classes."""
+
+    model: PooledClasses
+    means: Floats  # M (K, d)
+    spread: Floats  # standard deviations of the noise (d,)
+    noise: Floats  # Z (V, d); (0, d) when the vocabulary is infinite
+
+    @staticmethod
+    def draw(model: PooledClasses, dimension: int, rng: np.random.Generator) -> "_Table":
+        d, V, _ = model.sizes(dimension)
+        spread, means = principal_directions(model, d)
+        noise = rng.standard_normal((V, d)) * spread
+        return _Table(model=model, means=means, spread=spread, noise=noise)
+
+    def sequences(
+        self, classes: NDArray[np.intp], directions: Floats | None, rng: np.random.Generator
+    ) -> Floats:
+        """Return pooled sequences (N, d) with given classes, or their products with directions."""
+        model, Z = self.model, self.noise
+        w, kappa = model.weights, model.noise_gain
+        K, V = len(self.means), len(Z)
+        if V and model.sampling == "token":
+            sizes = model.class_sizes(V)
+            first = np.cumsum(sizes) - sizes
+            tokens = first[classes] + rng.integers(sizes[classes])
+            table = Z + np.repeat(self.means, sizes, axis=0)
+            table = table if directions is None else table @ directions
+            return pool(table, tokens.astype(np.int32), w)
+        gains = np.stack([(classes == k) @ w for k in range(K)], axis=1)
+        if directions is None:
+            g = rng.standard_normal((len(classes), V or len(self.spread)))
+            noise = g @ Z / np.sqrt(V) if V else g * self.spread
+            return np.asarray(gains @ self.means + np.sqrt(kappa) * noise)
+        # The noise of the scores is Gaussian with covariance κ BᵀCB: no need for d numbers each.
+        root = Z @ directions / np.sqrt(V) if V else self.spread[:, None] * directions
+        _, s, Vt = np.linalg.svd(root, full_matrices=False)
+        g = rng.standard_normal((len(classes), len(s)))
+        return np.asarray(gains @ (self.means @ directions) + np.sqrt(kappa) * (g * s) @ Vt)
+
+
+def _stratified_classes(
+    model: PooledClasses, n: int, rng: np.random.Generator
+) -> NDArray[np.intp]:
+    """Draw sequences of classes until each class is the label of its exact share of n."""
+    quotas = model.class_sizes(max(n, model.n_classes))
+    kept: list[NDArray[np.intp]] = []
+    missing = quotas.copy()
+    while missing.any():
+        size = int(np.ceil(1.1 * np.max(missing / model.shares))) + 10
+        classes = sample_classes(model.correlation, model.shares, size, rng)
+        for k in np.flatnonzero(missing):
+            rows = classes[classes[:, 0] == k][: missing[k]]
+            kept.append(rows)
+            missing[k] -= len(rows)
+    return np.concatenate(kept)
+
+
+def _classes_memory(model: PooledClasses, dimension: int) -> float:
+    """Return bytes: table, sequences, covariances, classes of positions."""
+    d, V, N = model.sizes(dimension)
+    idealised = 8 * N * V * (model.sampling == "gaussian")
+    return 8.0 * (2 * V * d + 4 * N * d + 3 * d**2 + 3 * N * len(model.weights)) + idealised
+
+
+@classifies("ridge", "centroid", "discriminant", memory=_classes_memory)
+def _classes_trial(
+    model: PooledClasses,
+    dimension: int,
+    ridge: float,
+    classifier: str,
+    n_test: int,
+    rng: np.random.Generator,
+) -> ClassAccuracy:
+    """Fit and test once: the accuracy, and that within each class."""
+    if np.ndim(model.signal_scale):
+        words = "a single number when classes are drawn"
+        raise invalid_argument("signal_scale", words, np.asarray(model.signal_scale))
+    table = _Table.draw(model, dimension, rng)
+    classes = _stratified_classes(model, model.sizes(dimension).n_samples, rng)
+    X, y = table.sequences(classes, None, rng), classes[:, 0]
+    directions, constants = _fit(X, y, model.n_classes, ridge, classifier)
+    test = sample_classes(model.correlation, model.shares, n_test, rng)
+    truth = test[:, 0]
+    right = (table.sequences(test, directions, rng) + constants).argmax(axis=1) == truth
+    each = [
+        right[truth == k].mean() if (truth == k).any() else np.nan for k in range(len(table.means))
+    ]
+    return ClassAccuracy(accuracy=right.mean(), class_accuracies=np.array(each))
+
+
+def _fit(
+    X: Floats, y: NDArray[np.intp], n_classes: int, ridge: float, classifier: str
+) -> tuple[Floats, Floats]:
+    """Return directions (d, K) and constants (K,): the class of x is argmax x·b_k + c_k."""
+    Y, mean = np.eye(n_classes)[y], X.mean(axis=0)
+    shares = Y.mean(axis=0)
+    centroids = (Y.T @ X) / Y.sum(axis=0)[:, None]
+    if classifier == "centroid":
+        return centroids.T, -np.sum(centroids**2, axis=1) / 2
+    if classifier == "ridge":
+        B = ridge_coefficients(X - mean, Y - shares, ridge)
+        return B, shares - mean @ B
+    within = X - centroids[y]
+    S = within.T @ within / len(X) + ridge * np.eye(X.shape[1])
+    B = np.linalg.solve(S, (centroids - mean).T)
+    distances = np.sum((centroids - mean) * B.T, axis=1)
+    return B, np.log(shares) - distances / 2 - mean @ B

@@ -10,8 +10,7 @@ from attnlaw._checks import Floats, Random, count, invalid_argument, random_gene
 from attnlaw.correlations import check_correlation
 from attnlaw.models import PooledClasses
 from attnlaw.results import ClassSpikes, exceeds_edge
-from attnlaw.simulation.pooled import pool
-from attnlaw.simulation.spectrum import covariance, leading_eigenpairs, squared_overlap
+from attnlaw.simulation.pooled import covariance, leading_eigenpairs, pool, squared_overlap
 from attnlaw.simulation.verbs import simulate
 from attnlaw.simulation.workers import repeats
 

@@ -7,9 +7,16 @@ import numpy as np
 from attnlaw._checks import Floats, Random, random_generator
 from attnlaw.models import SequenceMixture
 from attnlaw.results import Spike, exceeds_edge
-from attnlaw.simulation.pooled import class_means, pool, sample_tokens, split_classes
+from attnlaw.simulation.pooled import (
+    class_means,
+    covariance,
+    leading_eigenpairs,
+    pool,
+    sample_tokens,
+    split_classes,
+    squared_overlap,
+)
 from attnlaw.simulation.signs import sample_signs
-from attnlaw.simulation.spectrum import covariance, leading_eigenpairs, squared_overlap
 from attnlaw.simulation.verbs import simulate
 from attnlaw.simulation.workers import repeats
 

@@ -9,7 +9,7 @@ from attnlaw._checks import Floats, Random, invalid_argument
 from attnlaw._dispatch import answers
 from attnlaw.models.query_attention import QueryAttention
 from attnlaw.results import Alignment
-from attnlaw.simulation.spectrum import covariance, leading_eigenpairs
+from attnlaw.simulation.pooled import covariance, leading_eigenpairs
 from attnlaw.simulation.verbs import simulate
 from attnlaw.simulation.workers import Progress, run_trials
 

@@ -7,8 +7,14 @@ import numpy as np
 from attnlaw._checks import Floats
 from attnlaw.models import PooledSequences, Vocabulary
 from attnlaw.results import Spike, exceeds_edge
-from attnlaw.simulation.pooled import PooledSample, pool, sample_pooled
-from attnlaw.simulation.spectrum import covariance, leading_eigenpairs, squared_overlap
+from attnlaw.simulation.pooled import (
+    PooledSample,
+    covariance,
+    leading_eigenpairs,
+    pool,
+    sample_pooled,
+    squared_overlap,
+)
 
 __all__ = ["CANDIDATES", "ClassSplit", "n_candidates", "split_vocabulary", "vocabulary_trial"]
 

@@ -13,11 +13,10 @@ from attnlaw._extras import require
 from attnlaw._machine import one_blas_thread
 from attnlaw._store import require_room
 from attnlaw.sweeps import dataset
-from attnlaw.sweeps.cells import Results, compute
+from attnlaw.sweeps.cells import Results, compute, rehearse
 from attnlaw.sweeps.cluster import connected, on_dask
 from attnlaw.sweeps.grid import Sweep
 from attnlaw.sweeps.processes import on_processes
-from attnlaw.sweeps.rehearsal import rehearse
 from attnlaw.sweeps.store import (
     JOURNAL,
     RESULTS,

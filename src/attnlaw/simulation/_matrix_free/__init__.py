@@ -7,7 +7,7 @@ Gaussian table, c = ±1 the classes of the tokens, u the signal's direction. Hen
 
 and a trial takes five steps, each in a module of its own:
 
-    1. tokens         draw the tokens, that is M
+    1. gram           draw the tokens, that is M
     2. noise, gram    multiply vectors by K: MᵀM/N is applied, never formed
     3. lazy_gaussian  draw of Z only its products with the vectors that are queried
     4. krylov         block Lanczos: the Krylov space of S(0) that holds the leading eigenvectors
@@ -15,8 +15,8 @@ and a trial takes five steps, each in a module of its own:
     5. secular        the leading eigenpairs at every norm, from one small matrix
 
 `trial` puts them together into one measurement; begin there. `plan` decides before any work how a
-trial is computed and what memory it takes. `token_run` (real tokens) and `gaussian_run` (the
-papers' idealised model) do steps 2 to 4 in the loops of `compiled`, where numba is installed.
+trial is computed and what memory it takes. `compiled_runs` (real tokens, and the papers'
+idealised model) do steps 2 to 4 in the loops of `compiled`, where numba is installed.
 
 Derived in docs/theory/simulation.md, "One draw for all signal norms"; `simulation.pooled` is the
 direct computation that the engine is tested against. Nothing outside `attnlaw.simulation` imports

@@ -22,14 +22,13 @@ from numpy.typing import DTypeLike, NDArray
 from attnlaw._checks import Floats
 from attnlaw.models import PooledSequences
 from attnlaw.simulation._matrix_free import plan
-from attnlaw.simulation._matrix_free.gram import CompiledGram, TokenCovariance
+from attnlaw.simulation._matrix_free.gram import CompiledGram, DrawnTokens, TokenCovariance
 from attnlaw.simulation._matrix_free.lazy_gaussian import (
     FullSpace,
     ImplicitBasis,
     LazyGaussian,
     Space,
 )
-from attnlaw.simulation._matrix_free.tokens import DrawnTokens
 from attnlaw.simulation.pooled import token_classes
 from attnlaw.simulation.signs import sample_signs
 

@@ -30,8 +30,7 @@ from attnlaw.simulation._matrix_free.noise import (
     sample_and_population,
 )
 from attnlaw.simulation._matrix_free.secular import Eigenpairs
-from attnlaw.simulation.pooled import class_means, sample_pooled, split_classes
-from attnlaw.simulation.spectrum import bulk_noise
+from attnlaw.simulation.pooled import bulk_noise, class_means, sample_pooled, split_classes
 from attnlaw.simulation.vocabulary import n_candidates
 
 __all__ = ["alignment_trial", "begin_run", "matrix_free_trial", "product_run", "rank_two_trial"]
@@ -217,7 +216,7 @@ def _begin_alignment(
         noise = TokenNoise(model, dimension, rng, weights, matrices, compiled=compiled)
         return begin_run(noise, dimension, rng, with_spikes=not model.centred)
     if (plan.has_numba() if compiled is None else compiled) and plan.is_stored(dimension):
-        from attnlaw.simulation._matrix_free.gaussian_run import GaussianRun
+        from attnlaw.simulation._matrix_free.compiled_runs import GaussianRun
 
         return GaussianRun(model, dimension, rng, weights), None
     return begin_run(GaussianNoise(model, dimension, rng, weights), dimension, rng)
@@ -251,7 +250,7 @@ def begin_run(
         return product_run(noise, LazyGaussian(noise.rows, dimension, rng), spikes), spikes
     n_matrices, block = len(noise.matrices), 4 if with_spikes else 2
     if noise.is_compiled and n_matrices * block <= plan.MOST_COLUMNS:
-        from attnlaw.simulation._matrix_free.token_run import TokenRun
+        from attnlaw.simulation._matrix_free.compiled_runs import TokenRun
 
         compiled = TokenRun(noise, dimension, rng, with_spikes=with_spikes)
         return compiled, compiled.spikes
