@@ -17,6 +17,7 @@ from attnlaw.theory.attention.harmonics import (
 from attnlaw.theory.attention.kernel import Kernel
 from attnlaw.theory.attention.profiles import norms_profile, tokens_profile
 from attnlaw.theory.attention.quadrature import gauss_rule, norm_rule
+from attnlaw.theory.attention.rows import finite_rows
 from attnlaw.theory.attention.sums import sum_of_copies
 
 
@@ -148,3 +149,19 @@ def test_heads_share_out_their_energy(combination):
     assert_allclose(five, one * 5 if combination == "concatenate" else one / 5, rtol=0.01)
     heavy = tokens_profile(head(500, 64, 1.0, n_heads=5, combination=combination)).profile.mean
     assert_allclose(heavy, five, rtol=0.05)
+
+
+@pytest.mark.parametrize("beta", [0.01, 0.03, 0.1])
+def test_rows_of_a_cool_head_are_linear_and_quadratic(beta):
+    # To lowest order a row is β(x_j − mean): its energy is β²(1 − 1/n), all of it linear, and what
+    # is left is β⁴/2. Without the factor i/(i − 1) of a centred row, β²/n was taken for noise.
+    n = 300
+    kernel = Kernel(head(n, 64, beta))
+    modes, _ = kernel.modes(0.004)
+    blocks, noise, _ = finite_rows(kernel, modes, np.array([float(n)]))
+    energies = np.array([m.strength for m in modes]) * (blocks[:, 0] @ kernel.weights)
+    linear = sum(e for e, m in zip(energies, modes, strict=True) if m.degree == 1)
+    quadratic = sum(e for e, m in zip(energies, modes, strict=True) if m.degree == 2)
+    assert_allclose(linear, beta**2 * (1 - 1 / n), rtol=beta**2)
+    assert_allclose(quadratic, beta**4 / 2, rtol=0.01)
+    assert float(noise[0] @ kernel.weights) < 0.01 * quadratic

@@ -47,6 +47,7 @@ def test_row_energy_is_that_of_drawn_rows(n):
     first = A * scores / 1.3
     others = 1 / np.exp(scores[:, 1:]).sum(axis=1)
     single = first.sum(axis=1).mean() ** 2 * (others**2).mean() / others.mean() ** 2
+    single *= n / (n - 1)  # the row is centred
     pairs = (first.sum(axis=1) ** 2 - (first**2).sum(axis=1)).mean()
     assert_allclose(squares[0, 0], np.sqrt(single * pairs), rtol=0.05)
 

@@ -68,7 +68,8 @@ class Kernel:
         if model.input_spectrum is not None:  # ‖q_i‖² is T_ii χ²: its variance is the sum of two
             spread += (float(np.mean(model.input_spectrum**2)) - 1) / self.n
         usual = 7 if self.d >= 16 else 12
-        self.norms, self.weights = norm_rule(1 / spread, n_nodes or usual, self.n * self.h)
+        norms, self.weights = norm_rule(1 / spread, n_nodes or usual, self.n * self.h)
+        self.norms = norms / np.sqrt(self.weights @ norms**2)  # E r² = 1 though tails are cut
 
     def normaliser(self, r: Floats) -> Floats:
         """E e^{β r x}, the mean of a row of exponentials: e^{β²r²/2} if keys are Gaussian."""

@@ -8,10 +8,10 @@ functions of a row are integrals over one variable: with φ(t) = E e^{−tg},
     i(i−1) E[A_1 A_2 p(x_1) p(x_2)] = i(i−1) ∫ t E[g p(x) e^{−tg}]² φ(t)^{i−2} dt .
 
 The squared coefficient c² of a row in the function p is between the square of the second, times
-E[1/S²]/E[1/S]² of the normaliser S of the other entries, and the third, in which both entries
-weigh on the normaliser: their geometric mean is taken, and for rows without heavy entries, whose
-normaliser has a relative variance well below 0.006, the first. For i → ∞ the energy and c² tend to
-E g²/(E g)² and (E[g p(x)]/E g)², if these exist.
+E[1/S²]/E[1/S]² of the normaliser S of the other entries and i/(i−1), since a row is centred, and
+the third, in which both entries weigh on the normaliser: their geometric mean is taken, and for
+rows without heavy entries, whose normaliser has a relative variance well below 0.006, the first.
+For i → ∞ the energy and c² tend to E g²/(E g)² and (E[g p(x)]/E g)², if these exist.
 """
 
 import numpy as np
@@ -82,7 +82,7 @@ def row_means(
         two = np.exp(np.maximum(i - 2, 0) * log_phi) * (_STEP * t * t)
         pairs = (i * (i - 1) * two) @ projected**2
         spread = (rest @ t) / np.maximum(rest.sum(axis=1), 1e-300) ** 2
-        single = ((i * rest) @ projected) ** 2 * spread[:, None]
+        single = ((i * rest) @ projected) ** 2 * spread[:, None] * (i / np.maximum(i - 1, 1))
         variance = ((weights @ g**2) / (weights @ g) ** 2 - 1) / i  # of the normaliser
         q = 0.5 + 0.5 / (1 + (variance / _LIGHT) ** 2)
         squares = single**q * pairs ** (1 - q)
@@ -130,7 +130,8 @@ def finite_rows(
     strength = np.array([mode.strength * (mode.right**2 @ kernel.weights) for mode in modes])
     term = np.minimum(_term_energy(kernel) * share[0], 0.5 * energy)
     known = np.tensordot(strength, blocks, axes=1)
-    noise = np.maximum(energy - term - known, 1e-3 * energy)
+    least = 1e-3 * np.minimum(1.0, kernel.beta * kernel.norms) ** 2
+    noise = np.maximum(energy - term - known, least * energy)
     # what rounding or an energy near zero leaves of the blocks, so that the sum stays exact
     room = np.where(known > 0, (energy - term - noise) / np.where(known > 0, known, 1.0), 0.0)
     return blocks * np.minimum(room, 1.0), noise, term
