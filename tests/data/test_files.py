@@ -135,7 +135,8 @@ def bad_files():
     yield "list.safetensors", header_of(b"[]"), "without names"
     yield "none.safetensors", header_of(b"{}"), "no array at all"
     yield "keys.safetensors", header_of(b'{"a": {"dtype": "F32"}}'), "damaged header"
-    yield "fp4.safetensors", safetensors_bytes({"t": TABLE}, {"t": "F4"}), "as one of"
+    fp4 = json.dumps({"t": {"dtype": "F4", "shape": [4, 3], "data_offsets": [0, 6]}}).encode()
+    yield "fp4.safetensors", header_of(fp4) + bytes(6), "as one of"
     lying = json.dumps({"a": {"dtype": "F32", "shape": [9, 9], "data_offsets": [0, 4]}}).encode()
     yield "lying.safetensors", header_of(lying) + b"1234", "hold 324 bytes for 'a', got 4"
     two = safetensors_bytes({"one": TABLE, "two": TABLE})
@@ -186,9 +187,12 @@ def test_pytorch_archives_are_refused_as_pickles(tmp_path):
 
 def test_zip_bomb_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
     np.savez_compressed(tmp_path / "zeros.npz", table=np.zeros((2000, 2000)))
-    monkeypatch.setattr("attnlaw.data.readers.array_files.MAX_BYTES", 2**20)
-    with pytest.raises(ValueError, match="unpack to at most 1048576 bytes, got 32000000"):
+    monkeypatch.setattr(entries, "available_memory", lambda: 90 * 2**20)
+    words = r"table \(2000×2000 float64\) within the 90 MiB of memory available, got a need of 92"
+    with pytest.raises(ValueError, match=words):
         read_table(tmp_path / "zeros.npz")
+    monkeypatch.setattr(entries, "available_memory", lambda: 95 * 2**20)
+    read_table(tmp_path / "zeros.npz")
     # A member that claims less than its array needs is refused by the header alone.
     lying = npy_bytes(TABLE).replace(b"(4, 3)", b"(4, 9)", 1)
     with zipfile.ZipFile(tmp_path / "lying.npz", "w") as archive:

@@ -1,26 +1,39 @@
 """Arrays from .npy, .npz and .safetensors files, without ever unpickling.
 
 Plain arrays are memory-mapped; BF16 and the 8-bit floats of .safetensors become float32. That
-format is a little-endian length, a JSON header of that length, and the arrays. It is read here
-rather than with the package of that name, because that one copies and its NumPy side knows no
-BF16. Tests hold the two against each other.
+format is a little-endian length, a JSON header of that length, and the arrays, end to end. It is
+read here rather than with the package of that name, because that one copies and its NumPy side
+knows no BF16; but where the package is installed, a file that it refuses is refused. Tests hold
+the rules here against those of the package.
 """
 
 import json
 import math
+import os
+import struct
 import warnings
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.lib import format as npy
 
-from attnlaw.data.readers.entries import MAX_BYTES, Array, BadFileError, Entry, bad_file
+from attnlaw.data.readers.entries import (
+    JSON_BYTES,
+    Array,
+    BadFileError,
+    Entry,
+    bad_file,
+    opened,
+    require_room,
+)
 
 __all__ = ["npy_entries", "npz_entries", "safetensors_entries"]
 
-MAX_HEADER = 100_000_000  # as in the format's reference implementation
+MAX_HEADER = 25_000_000  # bytes; headers of 100,000 arrays have half of that
+MAX_DIRECTORY = 4 * 2**20  # bytes that list the members of an archive, about 100 each
 
 _PLAIN = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2",
@@ -28,31 +41,39 @@ _PLAIN = {
     "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1", "BOOL": "?",
 }  # fmt: skip
 _CODED = {"BF16": "<u2", "F8_E4M3": "u1", "F8_E5M2": "u1"}
+_UNREAD_BITS = {
+    "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8,
+    "C64": 64,
+}  # fmt: skip
+_BITS = {name: 8 * np.dtype(code).itemsize for name, code in (_PLAIN | _CODED).items()}
+_BITS |= _UNREAD_BITS
 
 
 def npy_entries(path: Path) -> dict[str, Entry]:
     """Describe the one array of a .npy file; reading it maps the file into memory."""
-    with path.open("rb") as stream:
+    with opened(path) as stream:
         shape, fortran, dtype = _header(path, stream)
         offset = stream.tell()
-    n_bytes, available = _size(shape, dtype), path.stat().st_size - offset
+        available = os.fstat(stream.fileno()).st_size - offset
+    n_bytes = _size(shape, dtype)
     if n_bytes > available:
         raise bad_file(path, f"hold {n_bytes} bytes of data", f"{available}: it is truncated")
 
-    def read() -> Array:
+    def load() -> Array:
         if n_bytes == 0:
             return np.empty(shape, dtype)
         order: Literal["F", "C"] = "F" if fortran else "C"
         return np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=shape, order=order)
 
-    return {path.stem: Entry(name=path.stem, shape=shape, dtype=str(dtype), read=read)}
+    entry = Entry(name=path.stem, shape=shape, dtype=str(dtype), load=load, path=path)
+    return {path.stem: entry}
 
 
 def npz_entries(path: Path) -> dict[str, Entry]:
     """Describe the arrays of a .npz file; sizes come from the headers, not from unpacking."""
     entries = {}
     try:
-        with zipfile.ZipFile(path) as archive:
+        with opened(path) as file, zipfile.ZipFile(_checked_archive(path, file)) as archive:
             members = [m for m in archive.infolist() if not m.is_dir()]
             if any(m.filename.endswith(".pkl") for m in members):
                 raise bad_file(
@@ -85,11 +106,13 @@ def _npz_entry(
     if n_bytes > member.file_size:
         raise bad_file(path, f"hold {n_bytes} bytes for {name!r}", str(member.file_size))
 
-    def read() -> Array:
-        if n_bytes > MAX_BYTES:
-            raise bad_file(path, f"unpack to at most {MAX_BYTES} bytes", str(n_bytes))
+    def load() -> Array:
         try:
-            with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
+            with (
+                opened(path) as file,
+                zipfile.ZipFile(file) as archive,
+                archive.open(member) as stream,
+            ):
                 _header(path, stream)
                 data = stream.read(n_bytes)  # never more than the header promised
         except BadFileError:
@@ -101,7 +124,24 @@ def _npz_entry(
         array = np.frombuffer(data, dtype)
         return array.reshape(shape, order="F" if fortran else "C")
 
-    return Entry(name=name, shape=shape, dtype=str(dtype), n_bytes=n_bytes, read=read)
+    return Entry(name=name, shape=shape, dtype=str(dtype), n_bytes=n_bytes, load=load, path=path)
+
+
+def _checked_archive(path: Path, stream: IO[bytes]) -> IO[bytes]:
+    """Return an archive whose directory is short: each member costs memory when it is listed."""
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(max(0, size - 2**16 - 200))  # a comment of up to 64 KiB follows the records
+    tail = stream.read()
+    stream.seek(0)
+    for mark, code, place in ((b"PK\5\6", "<I", 12), (b"PK\6\6", "<Q", 40)):  # Zip64: the latter
+        at = tail.rfind(mark)
+        if at >= 0 and len(tail) >= at + place + struct.calcsize(code):
+            (length,) = struct.unpack_from(code, tail, at + place)
+            if length > MAX_DIRECTORY and not (code == "<I" and length == 2**32 - 1):
+                raise bad_file(
+                    path, f"list its arrays in at most {MAX_DIRECTORY} bytes", str(length)
+                )
+    return stream
 
 
 def _header(path: Path, stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
@@ -139,60 +179,133 @@ def _reason(error: Exception) -> str:
 
 def safetensors_entries(path: Path) -> dict[str, Entry]:
     """Describe the arrays of a .safetensors file by its header alone."""
-    size = path.stat().st_size
-    with path.open("rb") as stream:
+    with opened(path) as stream:
+        size = os.fstat(stream.fileno()).st_size
         length = int.from_bytes(stream.read(8), "little")
-        if size < 8 or length > min(size - 8, MAX_HEADER):
+        if size < 8 or length > size - 8:
             raise bad_file(
                 path,
                 "be a complete .safetensors file",
                 f"{size} bytes that announce a header of {length}",
             )
+        if length > MAX_HEADER:
+            raise bad_file(path, f"have a header of at most {MAX_HEADER} bytes", str(length))
+        require_room(path, JSON_BYTES * length, "its header")
         try:
-            header = json.loads(stream.read(length))
-        except (ValueError, RecursionError):
-            raise bad_file(path, "begin with a .safetensors header", "a damaged one") from None
+            header = json.loads(
+                stream.read(length).decode("utf-8"),  # and not UTF-16, which json takes as well
+                object_pairs_hook=_without_duplicates,
+                parse_constant=_refuse,
+                parse_int=_natural,
+            )
+        except (ValueError, RecursionError) as error:
+            found = f"a damaged one: {_reason(error)}"
+            raise bad_file(path, "begin with a .safetensors header", found) from None
     if not isinstance(header, dict):
         raise bad_file(path, "begin with a .safetensors header", "one without names")
+    notes = header.pop("__metadata__", None)
+    if not (
+        notes is None
+        or (isinstance(notes, dict) and all(isinstance(note, str) for note in notes.values()))
+    ):
+        raise bad_file(path, "have metadata of text alone", "something else")
     start = 8 + length
+    described = {name: _description(path, name, info) for name, info in header.items()}
+    _check_offsets(path, described, size - start)
+    unknown = next((parts[0] for parts in described.values() if parts[0] not in _BITS), None)
+    if not _passes_reference(path) and unknown is not None:  # a newer one may know the type
+        raise bad_file(path, "hold arrays in a type of the format", unknown)
     return {
-        name: _safetensors_entry(path, name, info, start, size - start)
-        for name, info in header.items()
-        if name != "__metadata__"
+        name: _safetensors_entry(path, name, *parts, start) for name, parts in described.items()
     }
 
 
-def _safetensors_entry(path: Path, name: str, info: Any, start: int, available: int) -> Entry:
+def _passes_reference(path: Path) -> bool:
+    """Whether the format's reference reader has read the header; False if it is not installed."""
     try:
-        dtype, shape = str(info["dtype"]), tuple(info["shape"])
+        from safetensors import SafetensorError, safe_open
+    except ImportError:
+        return False
+    try:
+        with safe_open(str(path), "np"):
+            return True
+    except SafetensorError as error:
+        raise bad_file(path, "be sound by the reference reader", _reason(error)) from None
+    except OSError as error:
+        raise bad_file(path, "be a file that can be read", _reason(error)) from None
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("a name occurs twice")
+    "".join(members).encode("utf-8")  # half of a surrogate pair is no text
+    return members
+
+
+def _refuse(text: str) -> Any:
+    raise ValueError(f"{text} is no JSON")
+
+
+def _natural(digits: str) -> int:
+    if digits.startswith("-"):
+        raise ValueError("a negative number")
+    return int(digits)
+
+
+def _description(path: Path, name: str, info: Any) -> tuple[str, tuple[int, ...], int, int]:
+    """Return type, shape and offsets of one array, each of the kind it must be."""
+    try:
+        dtype, shape = info["dtype"], tuple(info["shape"])
         begin, end = info["data_offsets"]
-        sound = all(type(n) is int and 0 <= n < 2**62 for n in (*shape, begin, end))
+        is_sound = isinstance(dtype, str) and isinstance(info["shape"], list)
+        is_sound &= all(type(n) is int and n < 2**62 for n in (*shape, begin, end))
     except (KeyError, TypeError, ValueError):
-        sound = False
-    if not sound:
+        is_sound = False
+    if not is_sound:
         raise bad_file(path, f"describe {name!r} soundly", "a damaged header")
-    stored = np.dtype((_PLAIN | _CODED).get(dtype, "V1"))
+    return dtype, shape, begin, end
+
+
+def _check_offsets(
+    path: Path,
+    described: Mapping[str, tuple[str, tuple[int, ...], int, int]],
+    available: int,
+) -> None:
+    """Check that the arrays fill the data end to end, without holes, overlaps or a rest."""
+    reached = 0
+    for name, (dtype, shape, begin, end) in sorted(
+        described.items(), key=lambda item: item[1][2:]
+    ):
+        if begin != reached or end < begin:
+            raise bad_file(path, f"hold {name!r} from byte {reached} of its data on", str(begin))
+        reached = end
+        n_bytes, rest = divmod(math.prod(shape) * _BITS.get(dtype, 0), 8)
+        if dtype in _BITS and (end - begin != n_bytes or rest):
+            raise bad_file(path, f"hold {n_bytes} bytes for {name!r}", str(end - begin))
+    if reached > available:
+        raise bad_file(path, f"hold {reached} bytes of data", f"{available}: it is truncated")
+    if reached < available:
+        raise bad_file(path, f"hold {reached} bytes of data", f"{available}: some are unnamed")
+
+
+def _safetensors_entry(
+    path: Path, name: str, dtype: str, shape: tuple[int, ...], begin: int, end: int, start: int
+) -> Entry:
+    stored = (_PLAIN | _CODED).get(dtype)
     n_values = math.prod(shape)
-    if stored.kind != "V" and end - begin != n_values * stored.itemsize:
-        raise bad_file(
-            path, f"hold {n_values * stored.itemsize} bytes for {name!r}", str(end - begin)
-        )
-    if end > available:
-        raise bad_file(path, f"hold {end} bytes of data", f"{available}: it is truncated")
     n_bytes = 4 * n_values if dtype in _CODED else 0
 
-    def read() -> Array:
-        if stored.kind == "V":
+    def load() -> Array:
+        if stored is None:
             known = ", ".join(_PLAIN | _CODED)
             raise bad_file(path, f"hold {name!r} as one of {known}", dtype)
-        if n_bytes > MAX_BYTES:
-            raise bad_file(path, f"unpack to at most {MAX_BYTES} bytes", str(n_bytes))
         if n_values == 0:
             return np.empty(shape, "f4" if dtype in _CODED else stored)
         data = np.memmap(path, stored, mode="r", offset=start + begin, shape=shape)
         return _decoded(data, dtype) if dtype in _CODED else data
 
-    return Entry(name=name, shape=shape, dtype=dtype, n_bytes=n_bytes, read=read)
+    return Entry(name=name, shape=shape, dtype=dtype, n_bytes=n_bytes, load=load, path=path)
 
 
 def _decoded(codes: Array, dtype: str) -> Array:

@@ -6,6 +6,7 @@ read in a tenth of a second rather than in four.
 """
 
 import math
+import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from attnlaw._extras import require
-from attnlaw.data.readers.entries import MAX_BYTES, Array, Entry, bad_file
+from attnlaw.data.readers.entries import Array, Entry, bad_file, opened, require_room
 
 __all__ = ["gguf_entries", "gguf_fields"]
 
@@ -22,16 +23,20 @@ _NUMBERS = {
     0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"
 }  # fmt: skip
 _STRING, _ARRAY = 8, 9
+_OBJECT = 120  # bytes of a Python object in a list or a dictionary, besides its text
+_MAX_FIELDS = 2**30  # bytes of memory for all fields; vocabularies of 250,000 tokens take a tenth
 _PLAIN = {0: "<f4", 1: "<f2", 24: "i1", 25: "<i2", 26: "<i4", 27: "<i8", 28: "<f8"}
 
 
 @dataclass
 class _Cursor:
-    """A place in the file's bytes that never leaves them."""
+    """A place in the file's bytes that never leaves them, and the memory of what it has read."""
 
     path: Path
     data: memoryview
     at: int = 0
+    n_bytes: int = 0
+    allowed: int = 2**20
 
     def take(self, n: int) -> memoryview:
         if n > len(self.data) - self.at:
@@ -39,13 +44,25 @@ class _Cursor:
         self.at += n
         return self.data[self.at - n : self.at]
 
+    def spend(self, n_bytes: int) -> None:
+        self.n_bytes += n_bytes
+        if self.n_bytes > self.allowed:
+            if self.n_bytes > _MAX_FIELDS:
+                condition = f"have fields that take at most {_MAX_FIELDS} bytes of memory"
+                raise bad_file(self.path, condition, "more")
+            self.allowed = min(4 * self.n_bytes, _MAX_FIELDS)  # and the system is asked again
+            require_room(self.path, self.allowed, "its fields")
+
     def number(self, code: str) -> Any:
         return struct.unpack("<" + code, self.take(struct.calcsize("<" + code)))[0]
 
     def string(self) -> str:
-        return bytes(self.take(self.number("Q"))).decode("utf-8", "replace")
+        text = self.take(self.number("Q"))
+        self.spend(_OBJECT + 4 * len(text))  # a letter beyond the first plane takes four
+        return bytes(text).decode("utf-8", "replace")
 
     def value(self, kind: int, depth: int = 0) -> Any:
+        self.spend(_OBJECT)
         if kind in _NUMBERS:
             return self.number(_NUMBERS[kind])
         if kind == _STRING:
@@ -55,7 +72,7 @@ class _Cursor:
         inner, n = self.number("I"), self.number("Q")
         if inner in _NUMBERS:
             code = "<" + _NUMBERS[inner]
-            return np.frombuffer(self.take(n * struct.calcsize(code)), code).tolist()
+            return np.frombuffer(self.take(n * struct.calcsize(code)), code)
         if n > (len(self.data) - self.at) // 8:  # each element takes at least its length
             raise bad_file(self.path, "be a complete .gguf file", f"{len(self.data)} bytes")
         return [self.value(inner, depth + 1) for _ in range(n)]
@@ -72,7 +89,8 @@ def gguf_entries(path: Path) -> dict[str, Entry]:
 
 
 def _parse(path: Path) -> tuple[dict[str, Any], dict[str, Entry]]:
-    size = path.stat().st_size
+    with opened(path) as stream:
+        size = os.fstat(stream.fileno()).st_size
     if size < 24:
         raise bad_file(path, "be a complete .gguf file", f"{size} bytes")
     cursor = _Cursor(path, np.memmap(path, np.uint8, mode="r").data)
@@ -93,6 +111,7 @@ def _parse(path: Path) -> tuple[dict[str, Any], dict[str, Entry]]:
         name, n_axes = cursor.string(), cursor.number("I")
         if n_axes > 8:
             raise bad_file(path, "hold arrays of at most 8 axes", str(n_axes))
+        cursor.spend(20 * _OBJECT)
         shape = tuple(cursor.number("Q") for _ in range(n_axes))[::-1]  # fastest axis first
         headers.append((name, shape, cursor.number("I"), cursor.number("Q")))
     alignment = fields.get("general.alignment", 32)
@@ -116,11 +135,9 @@ def _entry(
         raise bad_file(path, f"hold {begin + stored_bytes} bytes", f"{size}: it is truncated")
     n_bytes = 0 if kind in _PLAIN else 4 * n_values
 
-    def read() -> Array:
+    def load() -> Array:
         if not block:
             raise bad_file(path, f"hold {name!r} in a known quantisation", f"type {kind}")
-        if n_bytes > MAX_BYTES:
-            raise bad_file(path, f"unpack to at most {MAX_BYTES} bytes", str(n_bytes))
         if n_values == 0:
             return np.empty(shape, np.float32)
         if kind in _PLAIN:
@@ -129,7 +146,7 @@ def _entry(
         stored = np.memmap(path, np.uint8, mode="r", offset=begin, shape=rows)
         return _dequantised(path, name, stored, kind).reshape(shape)
 
-    return Entry(name=name, shape=shape, dtype=type_name, n_bytes=n_bytes, read=read)
+    return Entry(name=name, shape=shape, dtype=type_name, n_bytes=n_bytes, load=load, path=path)
 
 
 def _quantisation(kind: int) -> tuple[str, int, int]:

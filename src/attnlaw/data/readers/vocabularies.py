@@ -1,6 +1,7 @@
 """The words behind the rows of a table, and tokenizers that turn text into rows."""
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from attnlaw._checks import count
 from attnlaw._extras import require
-from attnlaw.data.readers.entries import bad_file
+from attnlaw.data.readers.entries import JSON_BYTES, BadFileError, bad_file, opened, require_room
 from attnlaw.data.readers.gguf_files import gguf_fields
 
 if TYPE_CHECKING:
@@ -26,18 +27,27 @@ __all__ = [
     "vocabulary_tokens",
 ]
 
-MAX_JSON = 500_000_000
+MAX_JSON = 100_000_000  # bytes; the largest tokenizers have a third of that
 _CONTROL = 3  # token_type of <|endoftext|> and its like in GGUF
 
 
 def json_file(path: Path) -> Any:
     """Return what a JSON file holds."""
-    if path.stat().st_size > MAX_JSON:
-        raise bad_file(path, f"be at most {MAX_JSON} bytes", str(path.stat().st_size))
+    text = _bounded_text(path)
     try:
-        return json.loads(path.read_bytes())
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise bad_file(path, "be JSON", f"a damaged file: {str(error)[:80]}") from None
+
+
+def _bounded_text(path: Path) -> bytes:
+    """Read a file that is short, and that leaves room for what its parts take as objects."""
+    with opened(path) as stream:
+        size = os.fstat(stream.fileno()).st_size
+        if size > MAX_JSON:
+            raise bad_file(path, f"be at most {MAX_JSON} bytes", str(size))
+        require_room(path, JSON_BYTES * size, "its parts")
+        return stream.read(MAX_JSON)
 
 
 def vocabulary_tokens(path: Path) -> tuple[str, ...]:
@@ -45,7 +55,7 @@ def vocabulary_tokens(path: Path) -> tuple[str, ...]:
     if not path.is_file():
         raise bad_file(path, "exist", "no such file")
     if path.suffix == ".txt":
-        text = path.read_bytes().decode("utf-8", "replace")
+        text = _bounded_text(path).decode("utf-8", "replace")
         return tuple(readable(line) for line in text.removesuffix("\n").split("\n"))
     content = json_file(path)
     if not isinstance(content, dict):
@@ -90,7 +100,9 @@ def read_tokenizer(path: str | Path) -> "Tokenizer":
         raise bad_file(path, "exist", "no such file")
     if path.suffix == ".json":
         try:
-            tokenizer = Tokenizer.from_file(str(path))
+            tokenizer = Tokenizer.from_buffer(_bounded_text(path))
+        except BadFileError:
+            raise
         except Exception as error:  # the package raises bare Exception
             raise bad_file(path, "be a tokenizer", str(error)[:80]) from None
         tokenizer.no_truncation()
@@ -133,7 +145,8 @@ def _byte_pair_tokenizer(path: Path, fields: Mapping[str, Any]) -> "Tokenizer":
         raise bad_file(
             path, "have a tokenizer split as GPT-2 or SmolLM do", f"{model!r} with {splitting!r}"
         )
-    tokens, kinds = fields.get(key + "tokens", []), fields.get(key + "token_type", [])
+    tokens = fields.get(key + "tokens", [])
+    kinds = np.asarray(fields.get(key + "token_type", [])).tolist()
     try:
         merges = [tuple(merge.split(" ")) for merge in fields.get(key + "merges", [])]
         pairs = models.BPE({token: i for i, token in enumerate(tokens)}, merges)

@@ -1,0 +1,220 @@
+"""Files made to take memory or time for ever are refused in one sentence, and at once."""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+from spelled_files import TABLE, gguf_bytes, safetensors_bytes
+
+from attnlaw.data.readers import array_files, entries, limited_memory
+from attnlaw.diagnostics import list_arrays, read_sequences, read_table, read_tokenizer
+
+MIB = 2**20
+
+
+def header_of(text):
+    text = text if isinstance(text, bytes) else text.encode()
+    return struct.pack("<Q", len(text)) + text
+
+
+def described(begin, end, **changes):
+    return {
+        "dtype": "F32",
+        "shape": [(end - begin) // 4],
+        "data_offsets": [begin, end],
+        **changes,
+    }
+
+
+ONE = '{"dtype":"F32","shape":[2],"data_offsets":[0,8]}'
+TWICE = '{"dtype":"F32",'
+UNSOUND = {
+    "overlap": header_of(json.dumps({"a": described(0, 8), "b": described(4, 12)})) + bytes(12),
+    "twice the same bytes": header_of(json.dumps({"a": described(0, 8), "b": described(0, 8)}))
+    + bytes(8),
+    "hole": header_of(json.dumps({"a": described(0, 8), "b": described(12, 20)})) + bytes(20),
+    "hole at the start": header_of(json.dumps({"a": described(4, 12)})) + bytes(12),
+    "trailing bytes": header_of(json.dumps({"a": described(0, 8)})) + bytes(9),
+    "trailing bytes alone": header_of("{}") + b"x",
+    "duplicate name": header_of(f'{{"a":{ONE},"a":{ONE.replace("[0,8]", "[8,16]")}}}') + bytes(16),
+    "duplicate field": header_of(f'{{"a":{ONE.replace("{", TWICE)}}}') + bytes(8),
+    "duplicate metadata": header_of(f'{{"__metadata__":{{}},"__metadata__":{{}},"a":{ONE}}}')
+    + bytes(8),
+    "UTF-16": header_of(f'{{"a":{ONE}}}'.encode("utf-16")) + bytes(8),
+    "UTF-16 without a mark": header_of(f'{{"a":{ONE}}}'.encode("utf-16-le")) + bytes(8),
+    "byte order mark": header_of(f'{{"a":{ONE}}}'.encode("utf-8-sig")) + bytes(8),
+    "metadata of numbers": header_of(f'{{"__metadata__":{{"x":1}},"a":{ONE}}}') + bytes(8),
+    "metadata in a list": header_of(f'{{"__metadata__":[],"a":{ONE}}}') + bytes(8),
+    "NaN": header_of(f'{{"__metadata__":{{"x":NaN}},"a":{ONE}}}') + bytes(8),
+    "unknown type": header_of(f'{{"a":{ONE.replace("F32", "X9")}}}') + bytes(8),
+    "half a byte": header_of('{"a":{"dtype":"F4","shape":[7],"data_offsets":[0,4]}}') + bytes(4),
+    "nothing inside another": header_of(
+        json.dumps({"a": described(0, 8), "z": described(4, 4), "b": described(8, 16)})
+    )
+    + bytes(16),
+    "half a surrogate pair": header_of(f'{{"\\ud800":{ONE}}}') + bytes(8),
+    "minus zero": header_of(f'{{"a":{ONE.replace("[0,8]", "[-0,8]")}}}') + bytes(8),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNSOUND)
+@pytest.mark.parametrize("with_package", [True, False])
+def test_what_the_reference_reader_refuses_is_refused(tmp_path, monkeypatch, name, with_package):
+    file = tmp_path / "x.safetensors"
+    file.write_bytes(UNSOUND[name])
+    package = pytest.importorskip("safetensors")
+    with pytest.raises(package.SafetensorError):
+        package.safe_open(str(file), "np")
+    if not with_package:
+        monkeypatch.setitem(sys.modules, "safetensors", None)
+    with pytest.raises(ValueError, match=r"^x\.safetensors must .*\.$"):
+        list_arrays(file)
+
+
+def test_rules_refuse_all_mutated_files_that_the_reference_reader_refuses(tmp_path, monkeypatch):
+    package = pytest.importorskip("safetensors")
+    monkeypatch.setattr(array_files, "_passes_reference", lambda path: False)
+    rng = np.random.default_rng(17)
+    arrays = {"table": TABLE, "ids": np.arange(3), "half": TABLE.astype("f2")}
+    original = np.frombuffer(safetensors_bytes(arrays), np.uint8)
+    file = tmp_path / "x.safetensors"
+    n_refused = 0
+    for _ in range(1500):
+        mutated = original.copy()
+        places = rng.integers(0, 230, size=rng.integers(1, 4))
+        mutated[places] = rng.choice(
+            np.frombuffer(b'0123456789{}[],":ab -\\', np.uint8), len(places)
+        )
+        file.write_bytes(mutated.tobytes())
+        try:
+            with package.safe_open(str(file), "np"):
+                continue
+        except package.SafetensorError:
+            n_refused += 1
+        with pytest.raises(ValueError, match="must"):
+            list_arrays(file)
+    assert n_refused > 1000
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    for name in ("model.safetensors", "x.npy", "labels.txt", "tokenizer.json"):
+        os.mkfifo(tmp_path / name)
+    np.save(tmp_path / "ids.npy", np.ones((4, 2, 3)))
+    script = (
+        "import sys; from attnlaw.diagnostics import *\n"
+        "calls = [(read_table, sys.argv[1]), (read_table, sys.argv[1] + '/x.npy'),\n"
+        "         (read_table, sys.argv[1] + '/model.safetensors'),\n"
+        "         (lambda p: read_sequences(p, labels=sys.argv[1] + '/labels.txt'),\n"
+        "          sys.argv[1] + '/ids.npy')]\n"
+        "for call, path in calls:\n"
+        "    try: call(path)\n"
+        "    except ValueError as error: print(error)\n"
+    )
+    run = [sys.executable, "-c", script, str(tmp_path)]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=60, check=True)
+    lines = done.stdout.splitlines()
+    assert len(lines) == 4
+    assert all(line.endswith("must be a regular file, got a named pipe.") for line in lines)
+
+
+def test_a_sparse_file_is_refused_and_not_scanned(tmp_path):
+    file = tmp_path / "sparse.npy"
+    with file.open("wb") as stream:
+        header = {"descr": "<f4", "fortran_order": False, "shape": (2**30, 50)}
+        np.lib.format.write_array_header_1_0(stream, header)
+        stream.truncate(128 + 200 * 2**30)
+    if file.stat().st_blocks * 512 > MIB:
+        pytest.skip("this file system stores holes")
+    with pytest.raises(
+        ValueError, match=r"sparse.npy must be stored in full, got 214748364928 bytes"
+    ):
+        read_table(file)
+
+
+@pytest.mark.parametrize("target", ["x.npy", "nowhere"])
+def test_symbolic_links_in_a_circle_get_a_sentence(tmp_path, target):
+    (tmp_path / "x.npy").symlink_to(tmp_path / target)
+    with pytest.raises(ValueError, match="must be"):
+        read_table(tmp_path / "x.npy")
+    (tmp_path / "model.safetensors").symlink_to(tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match=r"model.safetensors must be a file that can be read"):
+        read_table(tmp_path)
+
+
+def test_limits_know_what_an_analysis_copies(tmp_path):
+    np.save(tmp_path / "mapped.npy", np.zeros((1000, 1000), "f4"))
+    np.savez_compressed(tmp_path / "packed.npz", table=np.zeros((1000, 1000), "f4"))
+    for name in ("mapped.npy", "packed.npz"):
+        with limited_memory(80 * MIB), pytest.raises(ValueError, match="of memory allowed here"):
+            read_table(tmp_path / name)
+        with limited_memory(100 * MIB):
+            assert read_table(tmp_path / name).vectors.shape == (1000, 1000)
+
+
+def many_members(path, n):
+    with zipfile.ZipFile(path, "w") as archive:
+        for k in range(n):
+            archive.writestr(f"{k:020}.npy", b"")
+
+
+def test_long_directories_headers_and_fields_are_refused(tmp_path, monkeypatch):
+    many_members(tmp_path / "members.npz", 200)
+    monkeypatch.setattr(array_files, "MAX_DIRECTORY", 5000)
+    with pytest.raises(ValueError, match="list its arrays in at most 5000 bytes"):
+        list_arrays(tmp_path / "members.npz")
+    notes = header_of(json.dumps({"__metadata__": {f"{k}": "" for k in range(100_000)}}))
+    (tmp_path / "notes.safetensors").write_bytes(notes)
+    (tmp_path / "tokenizer.json").write_text("[" + "[]," * 500_000 + "[]]")
+    for name, read in [("notes.safetensors", list_arrays), ("tokenizer.json", read_tokenizer)]:
+        with limited_memory(30 * MIB), pytest.raises(ValueError, match="of memory allowed here"):
+            read(tmp_path / name)
+
+
+def peak(script, *arguments):
+    """Return the memory in MiB that a script takes beyond its imports."""
+    text = (
+        "import resource, sys\n"
+        "from attnlaw.diagnostics import *; import attnlaw.data.readers.gguf_files\n"
+        "try:\n    import safetensors, tokenizers\nexcept ImportError:\n    pass\n"
+        "top = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        f"before = top()\ntry:\n    {script}\n"
+        "except ValueError as error:\n    sentence = str(error)\n"
+        "print((top() - before) / 1024, sentence)"
+    )
+    run = [sys.executable, "-c", text, *map(str, arguments)]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=120, check=True)
+    memory, _, sentence = done.stdout.partition(" ")
+    assert "must" in sentence
+    return float(memory)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts memory as Linux does")
+def test_bombs_take_little_memory(tmp_path):
+    fields = gguf_bytes(TABLE, tokens=("",))
+    place = fields.index(struct.pack("<IIQ", 9, 8, 1))
+    numbers = struct.pack("<IIQ", 9, 3, 15 * MIB) + np.arange(15 * MIB, dtype="i2").tobytes()
+    (tmp_path / "numbers.gguf").write_bytes(fields[:place] + numbers + fields[place + 24 :])
+    # 30 MiB of numbers were 560 MiB of objects; the file goes on to a table, so it may be read.
+    with (tmp_path / "big.json").open("w") as file:
+        file.write("[" + "[]," * 34_000_000 + "[]]")
+    (tmp_path / "big.json").rename(tmp_path / "tokenizer.json")
+    notes = b'{"__metadata__":{' + b'"":"",' * 5_000_000 + b'"a":""}}'
+    (tmp_path / "notes.safetensors").write_bytes(header_of(notes))
+    numbers_gguf = "read_table(sys.argv[1]); sentence = 'must'"
+    assert peak(numbers_gguf, tmp_path / "numbers.gguf") < 150
+    assert peak("read_tokenizer(sys.argv[1])", tmp_path / "tokenizer.json") < 60
+    assert peak("list_arrays(sys.argv[1])", tmp_path / "notes.safetensors") < 60
+
+
+def test_labels_are_counted(tmp_path):
+    np.save(tmp_path / "x.npy", np.ones((4, 2, 3)))
+    (tmp_path / "labels.txt").write_text("\n" * 10**6)
+    with limited_memory(50 * MIB), pytest.raises(ValueError, match="leave its labels within"):
+        read_sequences(tmp_path / "x.npy", labels=tmp_path / "labels.txt")
+    assert entries._LIMIT.get() is None
