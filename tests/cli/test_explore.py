@@ -22,10 +22,13 @@ def test_only_an_address_beyond_this_machine_is_warned_of(run, monkeypatch):
         def close(self):
             pass
 
-    monkeypatch.setattr("attnlaw.explorer.serve", lambda host, port: Server())
+    monkeypatch.setattr("attnlaw.explorer.serve", lambda host, port, token: Server())
     code, out, err = run("explore", "--no-browser", "--host", "0.0.0.0")
     assert code == 0
     assert "reachable from other machines" in err
+    assert "http://0.0.0.0:1234/?token=" in out
+    code, out, err = run("explore", "--no-browser", "--host", "0.0.0.0", "--token", "ours")
+    assert "http://0.0.0.0:1234/?token=ours" in out
     code, out, err = run("explore", "--no-browser")
     assert (code, err) == (0, "")
     assert "http://127.0.0.1:1234/" in out

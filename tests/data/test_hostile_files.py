@@ -72,7 +72,7 @@ def test_what_the_reference_reader_refuses_is_refused(tmp_path, monkeypatch, nam
         package.safe_open(str(file), "np")
     if not with_package:
         monkeypatch.setitem(sys.modules, "safetensors", None)
-    with pytest.raises(ValueError, match=r"^x\.safetensors must .*\.$"):
+    with pytest.raises(ValueError, match=r"x\.safetensors must .*\.$"):
         list_arrays(file)
 
 
@@ -140,7 +140,7 @@ def test_a_sparse_file_is_refused_and_not_scanned(tmp_path):
 @pytest.mark.parametrize("target", ["x.npy", "nowhere"])
 def test_symbolic_links_in_a_circle_get_a_sentence(tmp_path, target):
     (tmp_path / "x.npy").symlink_to(tmp_path / target)
-    with pytest.raises(ValueError, match="must be"):
+    with pytest.raises(ValueError, match="No such file or folder"):
         read_table(tmp_path / "x.npy")
     (tmp_path / "model.safetensors").symlink_to(tmp_path / "model.safetensors")
     with pytest.raises(ValueError, match=r"model.safetensors must be a file that can be read"):

@@ -5,5 +5,6 @@ them comes from the same functions that users call.
 """
 
 from attnlaw.explorer.app import create_app, serve
+from attnlaw.explorer.security import is_loopback
 
-__all__ = ["create_app", "serve"]
+__all__ = ["create_app", "is_loopback", "serve"]

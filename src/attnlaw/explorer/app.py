@@ -2,27 +2,39 @@
 
 import logging
 import os
+import select
 import socket
 from pathlib import Path
 from typing import Any
 
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
+from waitress import create_server
+from waitress.channel import HTTPChannel
 
 from attnlaw.explorer.charts import FONT
 from attnlaw.explorer.frame import notice, page_layout, register_page
 from attnlaw.explorer.pages import PAGES
+from attnlaw.explorer.security import LARGEST_REQUEST, guard
 
 __all__ = ["create_app", "serve"]
 
-LARGEST_REQUEST = 96 * 2**20
-"""Bytes of a request; an upload travels as text, a third longer than its file."""
+MOST_CONNECTIONS, REQUEST_SECONDS = 1000, 60
+"""Connections at a time, and how long a request may take to arrive: idle ones are then closed."""
 
 NAVBAR = {"width": 200, "breakpoint": "sm", "collapsed": {"mobile": True}}
 
 
-def create_app() -> Dash:
-    """Return the explorer as a Dash application; everything it loads, it serves itself."""
+def create_app(host: str = "127.0.0.1", token: str | None = None) -> Dash:
+    """Return the explorer as a Dash application; everything it loads, it serves itself.
+
+    Parameters
+    ----------
+    host : str
+        Address that it is served at, which says by what names it may be called.
+    token : str, optional
+        What visitors give.
+    """
     app = Dash(
         "attnlaw.explorer",
         title="attnlaw explorer",
@@ -35,18 +47,28 @@ def create_app() -> Dash:
         add_log_handler=False,
         meta_tags=[{"name": "viewport", "content": "width=device-width, initial-scale=1"}],
     )
-    app.server.config["MAX_CONTENT_LENGTH"] = LARGEST_REQUEST
     app.layout = _layout()
     _register_frame(app)
     for page in PAGES.values():
         register_page(app, page)
+    guard(app, host, token)
     return app
 
 
-def serve(host: str, port: int) -> Any:
-    """Return a server bound to its port, whose `run` serves until it is interrupted."""
-    from waitress import create_server
+class _Connection(HTTPChannel):  # type: ignore[misc]
+    """A connection that is idle from the first byte of a request on, however the rest trickles."""
 
+    last_activity: float
+
+    def handle_read(self) -> None:
+        begun, since = self.request, self.last_activity
+        super().handle_read()
+        if begun is not None and self.request is begun:  # still not whole
+            self.last_activity = since
+
+
+def serve(host: str, port: int, token: str | None = None) -> Any:
+    """Return a server bound to its port, whose `run` serves until it is interrupted."""
     family, kind, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     listener = socket.socket(family, kind)
     try:
@@ -57,13 +79,20 @@ def serve(host: str, port: int) -> Any:
         listener.close()
         raise
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
-    return create_server(
-        create_app().server,
+    server = create_server(
+        create_app(host, token).server,
         sockets=[listener],
         threads=8,
         ident="attnlaw",
+        connection_limit=MOST_CONNECTIONS,
+        channel_timeout=REQUEST_SECONDS,
+        cleanup_interval=5,
+        asyncore_use_poll=hasattr(select, "poll"),  # select knows 1024 files, others included
+        max_request_header_size=2**16,
         max_request_body_size=LARGEST_REQUEST,
     )
+    server.channel_class = _Connection
+    return server
 
 
 def _layout() -> Any:

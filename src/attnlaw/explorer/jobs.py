@@ -1,15 +1,22 @@
 """Simulations in the background: trial by trial, with progress, cancelling and limits."""
 
+import queue
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
+from attnlaw._machine import available_memory
+from attnlaw.data.readers import limited_memory
+
 __all__ = ["Job", "Jobs"]
+
+ALL_MEMORY = 2 * 2**30
+"""Bytes for the files that all jobs together analyse, or half of what is at hand, if that is less.
+"""
 
 Trial = Callable[[], Any]
 """Computes the next trial."""
@@ -37,6 +44,8 @@ class Job:
 class Jobs:
     """At most so many jobs at once, and so many remembered; the oldest are forgotten.
 
+    Threads end with the process, in the middle of a trial: there is nothing of it to save.
+
     Examples
     --------
     >>> jobs = Jobs(n_at_once=1)
@@ -48,7 +57,8 @@ class Jobs:
     """
 
     def __init__(self, n_at_once: int = 2, n_waiting: int = 8, n_kept: int = 64) -> None:
-        self._pool = ThreadPoolExecutor(n_at_once, thread_name_prefix="attnlaw-trials")
+        self._queue: queue.SimpleQueue[tuple[Job, Trial]] = queue.SimpleQueue()
+        self._n_at_once, self._threads = n_at_once, 0
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         self._lock = threading.Lock()
         self._n_open, self._n_kept = n_at_once + n_waiting, n_kept
@@ -63,8 +73,17 @@ class Jobs:
             while len(self._jobs) > self._n_kept:
                 _, oldest = self._jobs.popitem(last=False)
                 oldest.is_cancelled = True
-        self._pool.submit(_run, job, trial)
+            if self._threads < self._n_at_once:
+                self._threads += 1
+                threading.Thread(target=self._work, name="attnlaw-trials", daemon=True).start()
+        self._queue.put((job, trial))
         return job
+
+    def _work(self) -> None:
+        while True:
+            job, trial = self._queue.get()
+            with limited_memory(min(ALL_MEMORY, available_memory() / 2) / self._n_at_once):
+                _run(job, trial)
 
     def find(self, key: Any) -> Job | None:
         """Return a job by its key, unless it was forgotten."""
