@@ -1,8 +1,10 @@
 """The program around the commands: help, speed of start, and failures in one line."""
 
+import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -229,3 +231,38 @@ def test_a_reader_that_stops_early_is_no_failure():
     done = subprocess.run(shell, shell=True, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("MarchenkoPastur(0.5)")
     assert done.stderr == ""
+
+
+HOSTILE = "wte\x1b]0;owned\x07\x1b[2J\nattnlaw: all is well\x9b31m\u202etxt"
+
+
+@pytest.mark.parametrize("options", [(), ("--json",), ("--list",), ("--tensor", "none")])
+def test_names_in_files_do_not_steer_the_terminal(run, tmp_path, options):
+    names = (HOSTILE, HOSTILE + "2") if options else (HOSTILE,)
+    data, header = b"", {}
+    table = np.random.default_rng(0).standard_normal((60, 24)).astype("f4")
+    for name in names:
+        header[name] = {"dtype": "F32", "shape": [60, 24]}
+        header[name]["data_offsets"] = [len(data), len(data) + table.nbytes]
+        data += table.tobytes()
+    text = json.dumps(header).encode()
+    file = tmp_path / "x\x1b[31m.safetensors"
+    file.write_bytes(struct.pack("<Q", len(text)) + text + data)
+    (tmp_path / "vocab.json").write_text(json.dumps({HOSTILE + str(k): k for k in range(60)}))
+    _, out, err = run("table", str(file), *options)
+    shown = out + err
+    assert "\\x1b" in shown or "\\u001b" in shown
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", shown)
+    assert "\nattnlaw: all is well" not in shown
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell closes the output")
+@pytest.mark.parametrize("redirection", [">&-", ">/dev/full"])
+def test_an_output_that_takes_nothing_gets_a_sentence(redirection):
+    if redirection != ">&-" and not os.path.exists("/dev/full"):
+        pytest.skip("there is no full device")
+    line = f"{sys.executable} -m attnlaw predict {redirection}"
+    done = subprocess.run(line, shell=True, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("attnlaw: ")

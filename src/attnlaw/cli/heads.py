@@ -14,6 +14,7 @@ from attnlaw.cli.output import (
     save_picture,
     working,
 )
+from attnlaw.cli.program import say
 
 if TYPE_CHECKING:
     from attnlaw.diagnostics import AttentionMaps, HeadsReport
@@ -162,7 +163,7 @@ def _save(out: Path, report: "HeadsReport", maps: "AttentionMaps", pictures: int
 
 
 def _print_report(report: "HeadsReport", rows: int | None) -> None:
-    click.echo(
+    say(
         f"{report.source}: {report.n_layers} layers × {report.n_heads} heads, {report.n_tokens} "
         f"tokens, head dimension {report.head_dimension} ({report.head_dimension_from})"
     )
@@ -192,10 +193,10 @@ def _print_report(report: "HeadsReport", rows: int | None) -> None:
     ]
     print_table(headings, cells)
     if len(shown) < len(report.heads):
-        click.echo(f"{len(report.heads) - len(shown)} more heads are less structured.")
+        say(f"{len(report.heads) - len(shown)} more heads are less structured.")
     for note in report.notes:
-        click.echo(f"Note: {note}")
-    click.echo(report.verdict)
+        say(f"Note: {note}")
+    say(report.verdict)
     if report.heads:
         most = report.by_structure[0]
-        click.echo(f"{most.name}: {most.sentence}")
+        say(f"{most.name}: {most.sentence}")

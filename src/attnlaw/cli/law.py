@@ -9,6 +9,7 @@ import numpy as np
 
 from attnlaw.cli.options import json_option, numbers
 from attnlaw.cli.output import print_json, print_table
+from attnlaw.cli.program import say
 from attnlaw.laws import Discrete, Law, MarchenkoPastur, Semicircle
 
 __all__ = ["command", "parse_law"]
@@ -87,7 +88,7 @@ def command(
     if as_json:
         print_json(document)
         return
-    click.echo(document["law"])
+    say(document["law"])
     facts = [("support", f"[{a:.10g}, {b:.10g}]") for a, b in law.support]
     facts += [
         ("atom", f"{mass:.6g} at {place:.6g}") for place, mass in zip(*law.atom, strict=True)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
@@ -12,6 +13,7 @@ import click
 import numpy as np
 
 from attnlaw._store import atomic_path
+from attnlaw.cli.program import LATE_CONTROLS, visible
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,7 +32,8 @@ __all__ = [
 
 def print_json(document: Any) -> None:
     """Print one JSON document; numbers that are not finite become null."""
-    click.echo(json.dumps(_jsonable(document), indent=2, ensure_ascii=False, allow_nan=False))
+    text = json.dumps(_jsonable(document), indent=2, ensure_ascii=False, allow_nan=False)
+    click.echo(re.sub(f"[{LATE_CONTROLS}]", lambda c: f"\\u{ord(c[0]):04x}", text))
 
 
 def save_json(path: Path, document: Any) -> None:
@@ -124,7 +127,7 @@ def shown(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, float | np.floating):
         return "–" if math.isnan(value) else f"{value:.6g}".replace("inf", "∞")
-    return str(value)
+    return visible(str(value))
 
 
 def describe_model(model: Any) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from attnlaw.cli.output import (
     save_picture,
     working,
 )
+from attnlaw.cli.program import say
 
 if TYPE_CHECKING:
     from attnlaw.diagnostics import PoolingAdvice
@@ -123,14 +124,14 @@ def _print_advice(advice: "PoolingAdvice") -> None:
         rows.append(row)
     if advice.majority_accuracy is not None:
         rows.append(["(largest class)", _percent(advice.majority_accuracy), *(7 * ["–"])])
-    click.echo(
+    say(
         f"{advice.n_samples} sequences of {advice.length} tokens in {advice.dimension} dimensions"
         + (f", {len(advice.classes)} classes" if advice.classes else ", no labels")
     )
     print_table(headings, rows)
     for note in advice.notes:
-        click.echo(f"Note: {note}")
-    click.echo(advice.verdict)
+        say(f"Note: {note}")
+    say(advice.verdict)
 
 
 def _percent(value: float | None) -> str:

@@ -16,12 +16,37 @@ from click.shell_completion import CompletionItem
 
 from attnlaw._extras import MissingExtra
 
-__all__ = ["Program"]
+__all__ = ["LATE_CONTROLS", "Program", "say", "visible"]
 
 BAD_INPUT, INTERRUPTED = 2, 130
 
 SPELLED = {"rng": "--seed"}
 """Options whose names differ from the arguments that they set."""
+
+
+LATE_CONTROLS = "\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff"
+"""Characters that steer a terminal, or text, or are none; JSON spells out the earlier ones."""
+
+
+def visible(text: str) -> str:
+    r"""Spell out what would steer a terminal: names in files may hold any character.
+
+    Examples
+    --------
+    >>> print(visible("wte\x1b[2J\nforged"))
+    wte\x1b[2J\x0aforged
+    """
+    return re.sub(f"[\x00-\x1f{LATE_CONTROLS}]", _spelled, text)
+
+
+def _spelled(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+
+
+def say(line: str, err: bool = False) -> None:
+    """Print one line of text that may quote a file."""
+    click.echo(visible(line), err=err)
 
 
 class Program(click.Group):
@@ -99,6 +124,8 @@ class Program(click.Group):
                 warnings.showwarning = _show_warning
                 _show_logs()
                 code = super().main(*args, **settings)
+            if sys.stdout is None:
+                raise OSError("standard output must be open for the answer, got a closed one.")
             sys.stdout.flush()
             sys.exit(code if isinstance(code, int) else 0)
         except click.ClickException as error:
@@ -116,7 +143,7 @@ class Program(click.Group):
             _fail(f"{error.name} is not installed, and this command needs it", BAD_INPUT)
         except OSError as error:
             _fail(_file_trouble(error), BAD_INPUT)
-        except (ValueError, TypeError, OverflowError) as error:
+        except (ValueError, TypeError, ArithmeticError, RuntimeError) as error:
             arguments = next((a for a in (*args, settings.get("args")) if a is not None), None)
             _fail(self._as_typed(str(error), arguments), BAD_INPUT)
 
@@ -151,13 +178,13 @@ def _file_trouble(error: OSError) -> str:
 
 def _fail(message: str, code: int) -> NoReturn:
     """Say in one line what is wrong, and exit."""
-    click.echo("attnlaw: " + " ".join(message.split()), err=True)
+    say("attnlaw: " + " ".join(message.split()), err=True)
     sys.exit(code)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     """Show a warning as a remark, without the line of code that it comes from."""
-    click.echo("attnlaw: note: " + " ".join(str(message).split()), err=True)
+    say("attnlaw: note: " + " ".join(str(message).split()), err=True)
 
 
 class _Remarks(logging.Handler):
@@ -165,7 +192,7 @@ class _Remarks(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Show one remark."""
-        click.echo("attnlaw: note: " + record.getMessage(), err=True)
+        say("attnlaw: note: " + record.getMessage(), err=True)
 
 
 def _show_logs() -> None:

@@ -14,6 +14,7 @@ import click
 from attnlaw._machine import n_cores
 from attnlaw.cli.options import json_option
 from attnlaw.cli.output import print_json
+from attnlaw.cli.program import say
 
 if TYPE_CHECKING:
     from xarray import Dataset
@@ -70,7 +71,7 @@ def command(
         with bar, _without_logs():
             data = run_sweep(sweep, out, n_jobs=n_jobs, scheduler=scheduler, progress=bar.show)
     except KeyboardInterrupt:
-        click.echo(
+        say(
             f"attnlaw: stopped with {bar.n_done:,} of {sweep.n_cells:,} cells done; the same "
             "command goes on from there",
             err=True,
@@ -85,7 +86,7 @@ def command(
         print_json(summary)
     else:
         for name, text in _facts(summary):
-            click.echo(f"{name:<16}{text}")
+            say(f"{name:<16}{text}")
 
 
 @contextmanager
@@ -143,7 +144,7 @@ class _Bar:
             left = timedelta(
                 seconds=round((now - begun) * (n_cells - n_done) / (n_done - n_before))
             )
-            click.echo(f"attnlaw: {n_done:,} of {n_cells:,} cells done, {left} left", err=True)
+            say(f"attnlaw: {n_done:,} of {n_cells:,} cells done, {left} left", err=True)
             self._last_line = now
 
     def __enter__(self) -> None:

@@ -7,6 +7,7 @@ import click
 
 from attnlaw.cli.options import json_option
 from attnlaw.cli.output import print_json, print_table, save_json, save_picture, working
+from attnlaw.cli.program import say
 
 if TYPE_CHECKING:
     from attnlaw.diagnostics import TableOutlier, TableReport
@@ -74,7 +75,7 @@ def command(
 
 
 def _print_report(report: "TableReport") -> None:
-    click.echo(report.source)
+    say(report.source)
     facts = [
         ("tokens × dimensions", f"{report.n_vocab} × {report.dimension}"),
         ("δ = d/V", report.vocab_ratio),
@@ -99,8 +100,8 @@ def _print_report(report: "TableReport") -> None:
             ],
         )
     for note in report.notes:
-        click.echo(f"Note: {note}")
-    click.echo(report.verdict)
+        say(f"Note: {note}")
+    say(report.verdict)
 
 
 def _words(outlier: "TableOutlier") -> str:
