@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,8 +18,9 @@ import pytest
 from interruptible import heed_interrupts
 from threadpoolctl import threadpool_info, threadpool_limits
 
+import attnlaw as al
 from attnlaw.sweeps import Sweep, run_sweep
-from attnlaw.sweeps.cluster import _compute, _limit_threads, _result, _room
+from attnlaw.sweeps.cluster import _check_versions, _compute, _limit_threads, _result, _room
 from attnlaw.sweeps.processes import COMMAND
 from attnlaw.sweeps.store import read_journal, software
 
@@ -182,7 +184,7 @@ def cluster():
     """A Dask cluster of two worker processes."""
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
-        n_jobs=2, threads_per_worker=1, dashboard_address=None, memory_limit=None
+        n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", memory_limit=None
     ) as cluster:
         yield cluster
 
@@ -246,7 +248,7 @@ def test_a_cluster_without_workers_is_waited_for_and_said():
             return {}
 
     with pytest.warns(UserWarning, match="The cluster has no workers; the sweep waits for them"):
-        assert _room(Deserted()) > 0  # they get some cells when they come
+        assert _room(Deserted(), set()) > 0  # they get some cells when they come
 
 
 def test_workers_with_other_software_refuse(cluster, tmp_path, monkeypatch):
@@ -254,6 +256,80 @@ def test_workers_with_other_software_refuse(cluster, tmp_path, monkeypatch):
     monkeypatch.setattr("attnlaw.sweeps.cluster.software", lambda: other)
     with pytest.raises(ValueError, match=r"software of every worker must be .*numpy 0.1 there"):
         run_sweep(Sweep(**CHEAP), tmp_path / "store", scheduler=cluster.scheduler_address)
+
+
+def test_workers_with_another_attnlaw_get_no_cell(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr("attnlaw.sweeps.cluster.__version__", "9.9")
+    monkeypatch.setattr("attnlaw.sweeps.cluster._compute", None)
+    words = rf"every worker must be 9\.9, as here, got attnlaw {al.__version__} at tcp://"
+    with pytest.raises(ValueError, match=words):
+        run_sweep(Sweep(**CHEAP), tmp_path / "store", scheduler=cluster.scheduler_address)
+    with pytest.raises(ValueError, match=r"must be 9\.9, as here, got none at tcp://10.0.0.2"):
+        _check_versions({"tcp://10.0.0.2": {"attnlaw": None}})
+
+
+def test_a_cluster_is_known_by_itself_or_by_its_file(cluster, tmp_path):
+    here = run_sweep(Sweep(**CHEAP), tmp_path / "here")
+    assert here.identical(run_sweep(Sweep(**CHEAP), tmp_path / "there", scheduler=cluster))
+    file = tmp_path / "scheduler.json"
+    file.write_text(json.dumps({"address": cluster.scheduler_address}))
+    assert here.identical(run_sweep(Sweep(**CHEAP), tmp_path / "filed", scheduler=file))
+    for text in ("{", "[]", '{"address": 7}'):
+        file.write_text(text)
+        with pytest.raises(ValueError, match="scheduler must be the scheduler file of a running"):
+            run_sweep(Sweep(**CHEAP), tmp_path / "no", scheduler=file)
+    with pytest.raises(ValueError, match="scheduler must be the address of a running Dask"):
+        run_sweep(Sweep(**CHEAP), tmp_path / "no", scheduler=object())
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    """A certificate that signs itself, and its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl makes the certificates")
+    folder = tmp_path_factory.mktemp("certificates")
+    line = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1"
+    files = ["-keyout", folder / "key.pem", "-out", folder / "certificate.pem"]
+    subprocess.run([*line.split(), *files], check=True, capture_output=True)
+    return folder / "certificate.pem", folder / "key.pem"
+
+
+def test_a_cluster_behind_certificates(certificates, tmp_path, monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    certificate, key = map(str, certificates)
+    roles = ("client", "scheduler", "worker")
+    pairs = {f"tls_{role}_cert": certificate for role in roles}
+    pairs |= {f"tls_{role}_key": key for role in roles}
+    security = distributed.Security(tls_ca_file=certificate, require_encryption=True, **pairs)
+    monkeypatch.setattr("attnlaw.sweeps.cluster.CONNECT_SECONDS", 3)
+    here = run_sweep(Sweep(**CHEAP), tmp_path / "here")
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0",
+        security=security, protocol="tls://", host="127.0.0.1",
+    ) as cluster:  # fmt: skip
+        address = cluster.scheduler_address
+        assert address.startswith("tls://")
+        there = run_sweep(Sweep(**CHEAP), tmp_path / "there", scheduler=address, security=security)
+        assert here.identical(there)
+        assert here.identical(run_sweep(Sweep(**CHEAP), tmp_path / "own", scheduler=cluster))
+        with pytest.raises(ValueError, match="that accepts our certificates"):
+            run_sweep(Sweep(**CHEAP), tmp_path / "no", scheduler=address)
+    assert not (tmp_path / "no").exists()
+
+
+def test_a_scheduler_that_has_died_gets_a_sentence(tmp_path):
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=1,
+        processes=False,
+        dashboard_address="127.0.0.1:0",
+        host="127.0.0.1",
+        protocol="tcp://",
+    ) as cluster:
+        client = distributed.Client(cluster, set_as_default=False)
+    with pytest.raises(RuntimeError, match="scheduler of the cluster does not answer"):
+        run_sweep(Sweep(**CHEAP), tmp_path / "store", scheduler=client)
+    client.close()
 
 
 class Unlucky:
@@ -273,6 +349,8 @@ def test_what_happened_to_a_cell_on_the_cluster_is_said(cheap):
         _result(cheap, 5, Unlucky(killed))
     with pytest.raises(RuntimeError, match=r"connection to the cluster was lost in cell 5 \("):
         _result(cheap, 5, Unlucky(CancelledError()))
+    with pytest.raises(RuntimeError, match=r"lacks attnlaw, where attnlaw .* is needed"):
+        _result(cheap, 5, Unlucky(ModuleNotFoundError("no", name="attnlaw")))
 
 
 def test_an_address_without_a_scheduler_is_named(tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from attnlaw._extras import require
 from attnlaw._machine import n_cores
 from attnlaw.cli.options import json_option
 from attnlaw.cli.output import print_json
@@ -28,6 +29,7 @@ Examples:
   attnlaw sweep examples/phase_transition.toml --out phase
   attnlaw sweep examples/phase_transition.toml --out phase --jobs 4 --json
   attnlaw sweep examples/phase_transition.toml --out phase --scheduler tcp://10.0.0.1:8786
+  attnlaw sweep examples/phase_transition.toml --out phase --scheduler-file scheduler.json
 """
 
 
@@ -43,6 +45,14 @@ Examples:
     "--jobs", type=click.IntRange(min=1), help="Local processes.  [default: one for each core]"
 )
 @click.option("--scheduler", metavar="ADDRESS", help="Compute on this Dask cluster instead.")
+@click.option(
+    "--scheduler-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The same, by the file that `dask scheduler --scheduler-file` writes.",
+)
+@click.option("--tls-ca-file", metavar="FILE", help="Certificate authority of the cluster.")
+@click.option("--tls-cert", metavar="FILE", help="Our certificate for the cluster.")
+@click.option("--tls-key", metavar="FILE", help="Its private key.")
 @json_option
 @click.pass_context
 def command(
@@ -51,6 +61,10 @@ def command(
     out: Path,
     jobs: int | None,
     scheduler: str | None,
+    scheduler_file: Path | None,
+    tls_ca_file: str | None,
+    tls_cert: str | None,
+    tls_key: str | None,
     as_json: bool,
 ) -> None:
     """Observe every model of the grid that the TOML file GRID describes.
@@ -62,14 +76,27 @@ def command(
     """
     from attnlaw.sweeps import load_sweep, run_sweep
 
-    if scheduler is not None and jobs is not None:
+    if scheduler is not None and scheduler_file is not None:
+        raise click.UsageError("--scheduler and --scheduler-file exclude each other.")
+    cluster = scheduler_file if scheduler is None else scheduler
+    if cluster is not None and jobs is not None:
         raise click.UsageError("--jobs and --scheduler exclude each other.")
+    security = _security(tls_ca_file, tls_cert, tls_key)
+    if security is not None and cluster is None:
+        raise click.UsageError("--tls-ca-file, --tls-cert and --tls-key belong to --scheduler.")
     sweep = load_sweep(grid)
-    n_jobs = 1 if scheduler is not None else min(jobs or n_cores(), sweep.n_cells)
+    n_jobs = 1 if cluster is not None else min(jobs or n_cores(), sweep.n_cells)
     bar = _Bar(sweep.n_cells)
     try:
         with bar, _without_logs():
-            data = run_sweep(sweep, out, n_jobs=n_jobs, scheduler=scheduler, progress=bar.show)
+            data = run_sweep(
+                sweep,
+                out,
+                n_jobs=n_jobs,
+                scheduler=cluster,
+                security=security,
+                progress=bar.show,
+            )
     except KeyboardInterrupt:
         say(
             f"attnlaw: stopped with {bar.n_done:,} of {sweep.n_cells:,} cells done; the same "
@@ -87,6 +114,19 @@ def command(
     else:
         for name, text in _facts(summary):
             say(f"{name:<16}{text}")
+
+
+def _security(ca_file: str | None, certificate: str | None, key: str | None) -> Any:
+    """Return the certificates for a cluster; None leaves them to Dask's configuration."""
+    given = {"tls_ca_file": ca_file, "tls_client_cert": certificate, "tls_client_key": key}
+    if not any(given.values()):
+        return None
+    for name, file in given.items():
+        if file is not None and not Path(file).is_file():
+            raise ValueError(f"{name} must be a file, got {file!r}.")
+    distributed: Any = require("distributed", extra="cluster", purpose="A sweep on a cluster")
+    kept = {name: file for name, file in given.items() if file is not None}
+    return distributed.Security(require_encryption=True, **kept)
 
 
 @contextmanager

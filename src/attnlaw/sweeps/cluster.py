@@ -2,8 +2,9 @@
 
 A task is a cell, or several where they are so quick that talk would take longer than work. Only
 a few tasks are with the scheduler at a time, whatever the size of the sweep; a worker that dies
-has its cells computed again elsewhere. Cells and results travel as plain JSON and numbers, and a
-worker with other software than the caller's refuses.
+has its cells computed again elsewhere. Cells and results travel as plain JSON and numbers. Workers
+are asked for their version of attnlaw before they get a cell, and one whose software differs in
+anything else refuses.
 """
 
 import asyncio
@@ -11,14 +12,16 @@ import itertools
 import json
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnlaw import __version__
 from attnlaw._checks import Floats, invalid_argument
 from attnlaw._machine import one_blas_thread
 from attnlaw.sweeps.cells import Results, cell, compute
@@ -26,7 +29,8 @@ from attnlaw.sweeps.grid import Sweep
 from attnlaw.sweeps.store import software, software_difference
 
 if TYPE_CHECKING:
-    from distributed import Client, Future
+    from distributed import Client, Future, Security
+    from distributed.deploy.cluster import Cluster
 
 __all__ = ["connected", "on_dask"]
 
@@ -54,11 +58,12 @@ def on_dask(sweep: Sweep, cells: Sequence[int], client: "Client") -> Results:
     waiting = iter(cells)
     tasks: dict[Future[Any], list[int]] = {}  # cells that are with the scheduler
     finished = as_completed(loop=client.loop)
+    known: set[str] = set()  # workers whose version is right
     asked, room, size = -np.inf, 0, 1
     try:
         while True:
             if time.monotonic() > asked + CENSUS_SECONDS:
-                room, asked = _room(client), time.monotonic()
+                room, asked = _room(client, known), time.monotonic()
             while len(tasks) < room and (some := list(itertools.islice(waiting, size))):
                 future = client.submit(_compute, description, ours, some, pure=False)
                 tasks[future] = some
@@ -76,40 +81,98 @@ def on_dask(sweep: Sweep, cells: Sequence[int], client: "Client") -> Results:
 
 
 @contextmanager
-def connected(scheduler: "str | Client") -> Iterator["Client"]:
-    """Give a client of a scheduler, known by its address (or a client of it already)."""
+def connected(
+    scheduler: "str | Path | Client | Cluster", security: "Security | None" = None
+) -> Iterator["Client"]:
+    """Give a client of a cluster.
+
+    Parameters
+    ----------
+    scheduler : str, Path, distributed.Client or cluster
+        Address of its scheduler, the file that ``dask scheduler --scheduler-file`` writes, a
+        client of it already, or a cluster object (LocalCluster, dask-jobqueue, Kubernetes).
+    security : distributed.Security, optional
+        Certificates for TLS; without it those of Dask's own configuration.
+    """
     from distributed import Client
 
     if isinstance(scheduler, Client):
+        if security is not None:
+            raise invalid_argument("security", "left out when a client is given", security)
         yield scheduler
         return
+    target: Any = _address(scheduler) if isinstance(scheduler, Path) else scheduler
+    options: dict[str, Any] = {"timeout": CONNECT_SECONDS, "set_as_default": False}
+    if security is not None:
+        options["security"] = security
     try:
-        with ThreadPoolExecutor(1) as apart:  # notebooks have an event loop of their own
-            apart.submit(asyncio.run, _knock(scheduler)).result()
-        client = Client(scheduler, timeout=CONNECT_SECONDS, set_as_default=False)
-    except (OSError, ValueError, TypeError):
+        if isinstance(target, str):
+            with ThreadPoolExecutor(1) as apart:  # notebooks have an event loop of their own
+                apart.submit(asyncio.run, _knock(target, security)).result()
+        elif not hasattr(target, "scheduler_address"):
+            raise TypeError
+        client = Client(target, **options)
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
         what = "the address of a running Dask scheduler, such as 'tcp://10.0.0.1:8786'"
+        if isinstance(target, str) and target.startswith(("tls:", "wss:")):
+            what += f", that accepts our certificates ({str(error) or type(error).__name__})"
         raise invalid_argument("scheduler", what, scheduler) from None
     with client:
         yield client
 
 
-async def _knock(address: str) -> None:
-    """Raise if nobody is at home: a client that finds that out itself is hard to get rid of."""
-    from distributed.comm.core import connect
-    from distributed.security import Security
+def _address(file: Path) -> str:
+    """Return the address in a scheduler file."""
+    try:
+        address = json.loads(file.read_text("utf-8"))["address"]
+    except (OSError, ValueError, KeyError, TypeError):
+        address = None
+    if not isinstance(address, str):
+        what = "the scheduler file of a running Dask scheduler"
+        raise invalid_argument("scheduler", what, str(file))
+    return address
 
-    arguments = Security().get_connection_args("client")
+
+async def _knock(address: str, security: "Security | None") -> None:
+    """Raise if nobody is at home: a client that finds that out itself is hard to get rid of."""
+    from distributed import Security
+    from distributed.comm.core import connect
+
+    arguments = (security or Security()).get_connection_args("client")
     comm = await connect(address, timeout=CONNECT_SECONDS, **arguments)
     await comm.close()
 
 
-def _room(client: "Client") -> int:
-    """Return how many tasks to have with the scheduler."""
-    n_threads = int(sum(client.nthreads().values()))
-    if n_threads == 0:
+def _room(client: "Client", known: set[str]) -> int:
+    """Return how many tasks to have with the scheduler, once all its workers are known."""
+    try:
+        if getattr(client, "scheduler", client) is None:
+            raise OSError("the connection is closed")
+        threads = client.nthreads()
+        if new := set(threads) - known:
+            versions: Any = client.get_versions(packages=["attnlaw"])
+            found = versions["workers"]
+            _check_versions({name: found[name]["packages"] for name in new & set(found)})
+            known |= new
+    except (OSError, asyncio.CancelledError, CancelledError, RuntimeError) as error:
+        raise RuntimeError(
+            "The scheduler of the cluster does not answer; run the sweep again to continue it."
+        ) from error
+    if not threads:
         warnings.warn("The cluster has no workers; the sweep waits for them.", stacklevel=3)
-    return 4 + 2 * n_threads
+    return 4 + 2 * int(sum(threads.values()))
+
+
+def _check_versions(workers: Mapping[str, Mapping[str, str | None]]) -> None:
+    """Refuse a worker whose attnlaw is not ours, before it gets a cell."""
+    for address, packages in workers.items():
+        there = packages.get("attnlaw")
+        if there != __version__:
+            found = "none" if there is None else f"attnlaw {there}"
+            raise ValueError(
+                f"the attnlaw of every worker must be {__version__}, as here, got {found} at "
+                f"{address}."
+            )
 
 
 def _result(sweep: Sweep, index: int, future: "Future[Any]") -> tuple[float, Floats]:
@@ -128,6 +191,11 @@ def _result(sweep: Sweep, index: int, future: "Future[Any]") -> tuple[float, Flo
         raise RuntimeError(
             f"The connection to the cluster was lost in {cell(sweep, index).label}; run the sweep "
             "again to continue it."
+        ) from error
+    except ModuleNotFoundError as error:  # a worker that came later
+        raise RuntimeError(
+            f"A worker of the cluster lacks {error.name}, where attnlaw {__version__} is needed; "
+            "the sweep goes on when it is run again."
         ) from error
 
 

@@ -32,7 +32,8 @@ from attnlaw.sweeps.store import (
 )
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, Security
+    from distributed.deploy.cluster import Cluster
     from xarray import Dataset
 
 __all__ = ["Progress", "open_sweep", "run_sweep"]
@@ -46,7 +47,8 @@ def run_sweep(
     path: str | Path,
     *,
     n_jobs: int = 1,
-    scheduler: "str | Client | None" = None,
+    scheduler: "str | Path | Client | Cluster | None" = None,
+    security: "Security | None" = None,
     progress: Progress | None = None,
 ) -> "Dataset":
     """Observe every cell of a sweep that is not yet in its store, and return the dataset.
@@ -60,8 +62,13 @@ def run_sweep(
         then continued. A run that was killed loses the cells in flight and nothing else.
     n_jobs : int
         Number of local processes; with 1 the cells are computed here.
-    scheduler : str or distributed.Client, optional
-        A Dask cluster to compute on instead: its address or a client.
+    scheduler : str, Path, distributed.Client or cluster, optional
+        A Dask cluster to compute on instead: the address of its scheduler, the file that
+        ``dask scheduler --scheduler-file`` writes (a Path), a client, or a cluster object of
+        dask-jobqueue, Kubernetes or `distributed`. Workers with another attnlaw are refused.
+    security : distributed.Security, optional
+        Certificates with which to reach the scheduler (TLS); by default those of Dask's own
+        configuration.
     progress : callable, optional
         Called with the number of cells done and of all cells.
 
@@ -102,7 +109,7 @@ def run_sweep(
             progress(sweep.n_cells, sweep.n_cells)
         return open_sweep(store)
     rehearse(sweep, n_jobs if scheduler is None else None)
-    cluster = nullcontext() if scheduler is None else connected(scheduler)
+    cluster = nullcontext() if scheduler is None else connected(scheduler, security)
     with cluster as client, writing(store, sweep):
         if not has_results(store):
             require_room(store, _bytes_to_write(sweep, store / JOURNAL))
