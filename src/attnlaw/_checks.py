@@ -5,6 +5,8 @@ The sentence: ``<argument> must be <condition>, got <value>.``
 
 import inspect
 import warnings
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -115,8 +117,21 @@ def random_generator(value: Random) -> np.random.Generator:
 def choice(argument: str, value: str, options: tuple[str, ...]) -> str:
     """Return `value`, checked to be one of `options`."""
     if value not in options:
-        raise invalid_argument(argument, "one of " + ", ".join(map(repr, options)), value)
+        error = invalid_argument(argument, "one of " + ", ".join(map(repr, options)), value)
+        raise ValueError(f"{str(error)[:-1]}{nearest(value, options)}.")
     return value
+
+
+def nearest(value: object, options: Iterable[str]) -> str:
+    """Return words that suggest the option which a misspelt one may stand for, if there is one.
+
+    Examples
+    --------
+    >>> nearest("optmal", ["mean", "optimal"])
+    " (did you mean 'optimal'?)"
+    """
+    near = get_close_matches(value, list(options), n=1) if isinstance(value, str) else []
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def frozen(array: NDArray[np.float64]) -> NDArray[np.float64]:

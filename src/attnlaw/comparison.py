@@ -1,15 +1,20 @@
 """Prediction beside observation: the same number found in two independent ways."""
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnlaw._checks import Floats, Random, count
 from attnlaw.models import Model
+from attnlaw.results import frame, html_table
 from attnlaw.simulation import simulate
 from attnlaw.simulation.workers import Progress
 from attnlaw.theory import predict
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 __all__ = ["ComparedField", "Comparison", "compare", "compare_results"]
 
@@ -27,13 +32,36 @@ class ComparedField:
 class Comparison(dict[str, ComparedField]):
     """The fields of a result by name, each of them compared; shown as a table."""
 
-    def __repr__(self) -> str:
-        rows: list[tuple[str, ...]] = [("", "predicted", "observed", "± s.e.", "z")]
+    def to_dict(self) -> dict[str, dict[str, Floats]]:
+        """Return predicted, observed, standard_error and z_score of each field by its name."""
+        return {name: dict(vars(field)) for name, field in self.items()}
+
+    def to_frame(self) -> "DataFrame":
+        """Return a pandas DataFrame with a row for each number; needs the extra ``frames``."""
+        columns = [f.name for f in fields(ComparedField)]
+        cells = [[float(value[k]) for value in vars(f).values()] for _, f, k in self._places()]
+        table = dict(zip(columns, np.array(cells).T, strict=True))
+        return frame(table).set_index(np.array([label for label, _, _ in self._places()]))
+
+    def _places(self) -> Iterator[tuple[str, ComparedField, tuple[int, ...]]]:
         for name, field in self.items():
             for index in np.ndindex(np.shape(field.predicted)):
                 place = f"[{', '.join(map(str, index))}]" if index else ""
-                *values, z = (float(value[index]) for value in vars(field).values())
-                rows.append((name + place, *(f"{v:.6g}" for v in values), f"{z:+.2f}"))
+                yield name + place, field, index
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        rows: list[tuple[str, ...]] = [("", "predicted", "observed", "± s.e.", "z")]
+        for label, field, index in self._places():
+            *values, z = (float(value[index]) for value in vars(field).values())
+            rows.append((label, *(f"{v:.6g}" for v in values), f"{z:+.2f}"))
+        return rows
+
+    def _repr_html_(self) -> str:
+        head, *rows = self._rows()
+        return html_table(head, rows)
+
+    def __repr__(self) -> str:
+        rows = self._rows()
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         first, *others = widths
         return "\n".join(

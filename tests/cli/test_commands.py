@@ -174,7 +174,7 @@ def test_plan_answers_what_the_library_plans(run, run_json):
 def test_plan_says_what_is_impossible(run, run_json):
     arguments = ("plan", "--squared-overlap", "0.97", "--dimension", "100")
     document = run_json(*arguments)
-    assert document["plan"]["sample_ratio"] == 0
+    assert document["plan"]["sample_ratio"] is None
     assert document["plan"]["n_samples"] is None
     assert len(document["obstacles"]) == 2
     _, out, _ = run(*arguments)
@@ -312,7 +312,7 @@ def test_classes_answers_what_the_library_predicts(run, run_json, tmp_path):
     assert run_json("classes", str(tmp_path / "means.npy"), *options) == document
     _, out, _ = run("classes", MEANS, *options)
     assert "means × 0.5" in out
-    assert "outlier 2" in out
+    assert "top_eigenvalues 2" in out
 
 
 @pytest.mark.parametrize(
@@ -320,11 +320,95 @@ def test_classes_answers_what_the_library_predicts(run, run_json, tmp_path):
     [
         (("1,2; 3",), "attnlaw: means must be rows of one length, got '1,2; 3'."),
         (("1; x",), "attnlaw: means must be numbers separated by commas"),
-        ((MEANS, "--shares", "1,2"), "attnlaw: class_shares must be of length 3"),
-        ((MEANS, "--noise-spectrum", "1"), "attnlaw: noise_spectrum must be of length 2"),
+        ((MEANS, "--shares", "1,2"), "attnlaw: --shares must be of length 3"),
+        ((MEANS, "--noise-spectrum", "1"), "attnlaw: --noise-spectrum must be of length 2"),
     ],
 )
 def test_classes_refuses_in_one_line(run, arguments, sentence):
     code, _, err = run("classes", *arguments)
     assert code == 2
     assert err.startswith(sentence)
+
+
+def rows_of(text):
+    """Return CSV as dictionaries."""
+    import csv
+
+    return list(csv.DictReader(text.splitlines()))
+
+
+def test_ranges_are_evenly_spaced_and_csv_has_a_row_for_each(run):
+    code, out, _ = run("predict", "--vocab-ratio", "0.1:0.5:5", "--csv")
+    assert code == 0
+    rows = rows_of(out)
+    deltas = np.linspace(0.1, 0.5, 5)
+    assert_allclose([float(row["vocab_ratio"]) for row in rows], deltas)
+    expected = al.predict(replace(MODEL, vocab_ratio=deltas)).squared_overlap
+    assert_allclose([float(row["squared_overlap"]) for row in rows], expected, rtol=1e-15)
+
+
+def test_inputs_are_echoed(run, run_json):
+    model = run_json("predict", "--prefix", "7", "--weights", "mean")["model"]
+    assert model["weights"] == {"name": "mean", "values": [0.05] * 20}
+    assert model["correlation"] == {"kind": "prefix", "prefix": 7, "within": 1.0, "length": 20}
+    assert (model["vocab_ratio"], model["sample_ratio"]) == (0.5, 0.4)
+    for command in ("predict", "plan"):
+        out = run(command, "--autoregressive", "0.5", "--weights", "0.5,0.3,0.2")[1]
+        assert out.startswith("δ = 0.5, γ = 0.4, ‖μ‖ = 1.5; tokens of a table\nL = 3, R: autoregr")
+
+
+def test_what_cannot_be_reached_is_null(run, run_json):
+    document = run_json("plan", "--squared-overlap", "0.99", "--dimension", "100")["plan"]
+    assert document["sample_ratio"] is None
+    assert document["n_samples"] is None
+    assert document["signal"] > 7
+    (row,) = rows_of(run("plan", "--squared-overlap", "0.99", "--csv")[1])
+    assert row["sample_ratio"] == ""
+
+
+def test_mixtures_and_several_heads_answer_what_the_library_predicts(run_json):
+    kinds = ("--kind", "length=5", "--kind", "length=30 prefix=3 share=3 weights=causal")
+    mixture = al.SequenceMixture(
+        vocab_ratio=0.5,
+        sample_ratio=0.4,
+        signal_norm=1.5,
+        correlations=[al.prefix_correlation(5, 5), al.prefix_correlation(30, 3)],
+        weights=["mean", "causal"],
+        shares=[1, 3],
+    )
+    document = run_json("mixture", *kinds, "--trials", "3", "--dimension", "40")
+    assert document["spike"] == plain(al.predict(mixture))
+    seen = al.simulate(mixture, 40, 3, rng=0).squared_overlap.mean()
+    assert_allclose(document["comparison"]["squared_overlap"]["observed"], seen)
+    heads = al.MultiHeadPooling(
+        vocab_ratio=0.5, sample_ratio=0.4, signal_norm=1.5, correlation=PREFIX,
+        weights=["mean", "causal"],
+    )  # fmt: skip
+    assert run_json("multi-head", "--head", "mean", "--head", "causal")["spikes"] == plain(
+        al.predict(heads)
+    )
+
+
+def test_attention_answers_what_the_library_predicts(run, run_json, tmp_path):
+    head = al.SelfAttention(n_tokens=60, head_dimension=16, inverse_temperature=0.7, causal=True)
+    options = ("--n-tokens", "60", "--head-dimension", "16", "--inverse-temperature", "0.7")
+    document = run_json("attention", *options, "--causal", "--trials", "3")
+    assert document["prediction"] == plain(al.predict(head))
+    assert document["model"]["causal"] is True
+    seen = al.simulate(head, n_trials=3, rng=0).bulk_edge.mean()
+    assert_allclose(document["comparison"]["bulk_edge"]["observed"], seen)
+    rows = rows_of(run("attention", *options, "--points", "3", "--csv")[1])
+    assert [float(row["q"]) for row in rows] == [0.25, 0.5, 0.75]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["predict", "predict --signal-norm 0:2:9", "law --mp 0.5", "weights", "simulate --trials 2"],
+)
+def test_pictures_are_written(run, tmp_path, arguments):
+    path = tmp_path / "picture.svg"
+    words = arguments.split()
+    words += ["--dimension", "40"] if "simulate" in words else []
+    code, _, err = run(*words, "--plot", str(path))
+    assert (code, err) == (0, f"attnlaw: note: picture in {path}\n")
+    assert path.read_text().startswith("<?xml")

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from attnlaw.cli.output import print_json, print_table, shown
+from attnlaw.cli.output import print_csv, print_json, print_table, shown
 from attnlaw.results import Thresholds
 
 
@@ -30,6 +30,30 @@ def test_cells_are_short_and_say_what_is_not():
     assert shown(-np.inf) == "-∞"
     assert shown(np.True_) == "yes"
     assert shown("text") == "text"
+
+
+def test_tables_fit_the_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "24")
+    print_table(["field", "first", "second"], [["overlap", 0.25, 0.5], ["edge", 1.0, 2.0]])
+    out = capsys.readouterr().out
+    assert out.splitlines()[:4] == [
+        "field    first  second",
+        "───────  ─────  ──────",
+        "overlap   0.25     0.5",
+        "edge         1       2",
+    ]
+    monkeypatch.setenv("COLUMNS", "20")
+    print_table(["field", "first", "second"], [["overlap", 0.25, 0.5], ["edge", 1.0, 2.0]])
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 20
+    assert out.count("overlap") == 2
+    print_table(["words"], [["x" * 60]])
+    assert capsys.readouterr().out.splitlines()[2] == "x" * 19 + "…"
+
+
+def test_csv_has_all_digits_and_nothing_for_what_is_not(capsys):
+    print_csv([{"x": 1 / 3, "y": np.nan, "name": "a, b"}, {"x": 2.0, "y": np.inf, "name": "c"}])
+    assert capsys.readouterr().out == 'x,y,name\n0.3333333333333333,,"a, b"\n2.0,,c\n'
 
 
 def test_documents_hold_arrays_dataclasses_and_no_infinity(capsys):

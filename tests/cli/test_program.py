@@ -38,13 +38,18 @@ def test_every_command_has_help_with_an_example(run, name):
     assert f"  attnlaw {name}" in out.split("Examples:")[1]
 
 
-@pytest.mark.parametrize("name", ["predict", "simulate", "plan", "weights", "law"])
-def test_every_example_runs(run, name):
+@pytest.mark.parametrize(
+    "name", ["predict", "simulate", "plan", "weights", "law", "mixture", "multi-head", "attention"]
+)
+def test_every_example_runs(run, name, tmp_path, monkeypatch):
     """As printed, but for fewer and smaller trials."""
+    monkeypatch.chdir(tmp_path)
     _, out, _ = run(name, "--help")
     for line in out.split("Examples:")[1].strip().splitlines():
         words = [word.strip('"') for word in re.findall(r'"[^"]*"|\S+', line)]
-        small = ["--dimension", "40", "--trials", "3"] if name == "simulate" else []
+        is_drawn = name == "simulate" or "--trials" in words
+        small = ["--trials", "2"] if is_drawn else []
+        small += ["--dimension", "40"] if is_drawn and name != "attention" else []
         code, answer, err = run(*words[1:], *small)
         assert code == 0, err
         assert answer
@@ -67,13 +72,22 @@ BAD = {
     "no-such-command": "No such command 'no-such-command'; choose from predict, ",
     "predct": "No such command 'predct'; did you mean predict?",
     "predict --no-such-option": "No such option",
-    "predict --vocab-ratio x": "Invalid value for '--vocab-ratio': 'x' is not a valid float.",
+    "predict --vocab-ratio x": "--vocab-ratio must be numbers separated by commas, a range 0.5:",
     "predict --vocab-ratio -0.5": "--vocab-ratio must be at least 0, got -0.5.",
     "predict --sample-ratio nan": "--sample-ratio must be finite, got nan.",
     "predict --signal-norm inf": "--signal-norm must be finite, got inf.",
     "predict --signal-norm 1,-2": "--signal-norm must be at least 0, got an array of shape (2,).",
-    "predict --weights 1,2,x": "--weights must be numbers separated by commas, or a .npy",
-    "predict --weights 1,2 --length 3": "--weights must be of length 3, like the correlation, got",
+    "predict --weights 1,2,x": "--weights must be numbers separated by commas, a range",
+    "predict --weights 1,2 --length 3": "--weights must be of length 3, like the correlation, go",
+    "predict --weights optmal": "--weights must be one of mean, causal, last, optimal, direction",
+    "predict --signal-norm 1:2": "--signal-norm must be numbers separated by commas, a range 0.5:",
+    "predict --signal-norm 1:2:1": "--signal-norm must be numbers separated by commas, a range 0",
+    "predict --signal-norm 1,2 --vocab-ratio 0.1,0.2": "only one of --vocab-ratio and --signal-n",
+    "predict --plot law.txt": "--plot must be a file that ends with one of",
+    "mixture": "Missing option '--kind'.",
+    "mixture --kind size=3": "--kind must be made of length=, prefix=",
+    "multi-head --head mena": "--head must be one of mean",
+    "attention --n-tokens 1": "--n-tokens must be a whole number of at least 2, got 1.",
     "predict --weights 0,0": "--weights must be different from zero, got [0.0, 0.0].",
     "predict --weights missing.npy": "No such file or folder: missing.npy",
     "predict --prefix 21": "--prefix must be at most the length 20, got 21.",
@@ -97,7 +111,7 @@ BAD = {
     "law --mp -1": "ratio must be at least 0, got -1.0.",
     "law MP(0.5) --mp 1": "a law is given by an EXPRESSION or by options, not by both.",
     "law --mp 1 --scale inf": "--scale must be finite, got inf.",
-    "weights --weights mean,median": "--weights must be numbers separated by commas, or a .npy",
+    "weights --weights mean,median": "--weights must be one of mean, causal, last, optimal, dir",
 }
 
 

@@ -13,6 +13,9 @@ COMMANDS = {
     "predict": "Predict eigenvalue, overlap and thresholds of pooled sequences.",
     "simulate": "Simulate them, and set the observation beside the prediction.",
     "classes": "Predict outliers of several classes, with noise of any covariance.",
+    "mixture": "Predict sequences of several kinds, such as of unequal length.",
+    "multi-head": "Predict sequences that several heads pool side by side.",
+    "attention": "Describe the spectrum of attention heads that have learned nothing.",
     "sweep": "Observe a grid of models, resumably, on all cores or on a cluster.",
     "plan": "Find the samples, vocabulary or signal that a wanted overlap takes.",
     "weights": "Compare pooling weights on a positional correlation.",
@@ -25,7 +28,15 @@ COMMANDS = {
     "warmup": "Compile the loops of simulations now, once, in place of later.",
 }
 
-PLACES = {"warmup": "simulate:warmup"}
+PLACES = {
+    "plan": "predict:plan",
+    "weights": "predict:weights",
+    "classes": "models:classes",
+    "mixture": "models:mixture",
+    "multi-head": "models:multi_head",
+    "attention": "models:attention",
+    "warmup": "simulate:warmup",
+}
 """Commands that share a module with another: module and name."""
 
 main = Program(

@@ -2,13 +2,14 @@
 
 import ast
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
-from attnlaw.cli.options import json_option, numbers
-from attnlaw.cli.output import print_json, print_table
+from attnlaw.cli.options import csv_option, json_option, numbers, plot_option
+from attnlaw.cli.output import print_csv, print_json, print_table, save_axes
 from attnlaw.cli.program import say
 from attnlaw.laws import Discrete, Law, MarchenkoPastur, Semicircle
 
@@ -18,6 +19,7 @@ EPILOG = """\b
 Examples:
   attnlaw law --mp 0.5 --mp 0.4 --scale 0.05
   attnlaw law --atoms 1,10 --mp 0.05 --json
+  attnlaw law "MP(0.5) @ MP(0.4)" --plot law.png
   attnlaw law "Discrete([1, 3]) @ MP(0.1) + 0.5 * SC() + 2"
 """
 
@@ -50,6 +52,8 @@ NAMES: dict[str, Callable[..., Law]] = {
     show_default=True,
     help="Number of quantiles.",
 )
+@plot_option("Draw the density to FILE.")
+@csv_option
 @json_option
 def command(
     expression: str | None,
@@ -57,6 +61,8 @@ def command(
     shift: float,
     at: str | None,
     points: int,
+    plot: Path | None,
+    as_csv: bool,
     as_json: bool,
     **parts: Any,
 ) -> None:
@@ -85,8 +91,18 @@ def command(
     if at is not None:
         where = numbers("at", at)
         document["at"] = {"x": where, "density": law.density(where), "cdf": law.cdf(where)}
+    if plot is not None:
+        from attnlaw.plotting import plot_law
+
+        save_axes(plot, plot_law(law))
     if as_json:
         print_json(document)
+        return
+    if as_csv:
+        chosen = document.get("at", table)
+        print_csv(
+            dict(zip(chosen, row, strict=True)) for row in zip(*chosen.values(), strict=True)
+        )
         return
     say(document["law"])
     facts = [("support", f"[{a:.10g}, {b:.10g}]") for a, b in law.support]

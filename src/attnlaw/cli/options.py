@@ -3,25 +3,38 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import click
 import numpy as np
+from click.shell_completion import CompletionItem
 from numpy.typing import NDArray
 
 import attnlaw as al
+from attnlaw._checks import nearest
 from attnlaw.correlations import check_correlation
 from attnlaw.theory import first_order_smoothing
 
 __all__ = [
     "DIMENSION",
+    "NUMBERS",
     "WEIGHTS",
     "correlation_from",
     "correlation_options",
+    "csv_option",
     "json_option",
+    "matrix",
     "model_from",
     "model_options",
     "numbers",
+    "plot_option",
+    "pooling_weights",
+    "ratio_options",
+    "sampling_option",
+    "signal_option",
+    "trial_options",
+    "weights_option",
 ]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -34,6 +47,49 @@ WEIGHTS = al.weights.NAMES
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document in place of tables."
 )
+
+csv_option = click.option("--csv", "as_csv", is_flag=True, help="Print one table of CSV instead.")
+
+
+def plot_option(words: str) -> Callable[[Command], Command]:
+    """Return the option for a picture, which these words describe."""
+    kind = click.Path(dir_okay=False, path_type=Path)
+    return click.option("--plot", type=kind, metavar="FILE", help=words)
+
+
+ARRAY_FILES = (".npy", ".npz", ".safetensors")
+
+
+class Numbers(click.ParamType):  # type: ignore[type-arg]  # of newer clicks
+    """A number, several of them separated by commas, or a range such as 0.5:2:16."""
+
+    name = "numbers"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float | Array:
+        """Return a float for a single number, else an array."""
+        if not isinstance(value, str):
+            return np.asarray(value) if np.ndim(value) else float(value)
+        name = param.opts[0] if param is not None else "the argument"
+        values = numbers(name, value)
+        return values if len(values) > 1 else float(values[0])
+
+
+class WeightsName(click.ParamType):  # type: ignore[type-arg]  # of newer clicks
+    """Weights as they are typed: a name, which a shell completes, or numbers, or a file."""
+
+    name = "weights"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return the names that begin like this."""
+        names = al.weights.NAMES.items()
+        return [CompletionItem(n, help=words) for n, words in names if n.startswith(incomplete)]
+
+
+NUMBERS = Numbers()
 
 
 def _together(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -92,42 +148,56 @@ correlation_options = _together(
     click.option("--correlation", metavar="FILE", help="Any correlation matrix: a .npy file."),
 )
 
-model_options = _together(
+ratio_options = _together(
     click.option(
         "--vocab-ratio",
-        type=float,
+        type=NUMBERS,
+        metavar="NUMBERS",
         default=0.5,
         show_default=True,
         help="δ = d/V, dimension over vocabulary; 0 is an infinite vocabulary.",
     ),
     click.option(
         "--sample-ratio",
-        type=float,
+        type=NUMBERS,
+        metavar="NUMBERS",
         default=0.4,
         show_default=True,
         help="γ = d/N, dimension over samples.",
     ),
-    click.option(
-        "--signal-norm",
-        metavar="NUMBERS",
-        default="1.5",
-        show_default=True,
-        help="‖μ‖; several are separated by commas.",
-    ),
-    click.option(
-        "--weights",
-        metavar="WEIGHTS",
-        default="causal",
-        show_default=True,
-        help=f"{', '.join(WEIGHTS)}; or numbers 0.5,0.3,…; or a .npy file.",
-    ),
-    click.option(
-        "--sampling",
-        type=click.Choice(["token", "gaussian"]),
-        default="token",
-        show_default=True,
-        help="Tokens of a fixed table, or the papers' idealisation.",
-    ),
+)
+
+signal_option = click.option(
+    "--signal-norm",
+    type=NUMBERS,
+    metavar="NUMBERS",
+    default=1.5,
+    show_default=True,
+    help="‖μ‖; several are 0.5,1,2 or, from, to and how many, 0.5:2:16.",
+)
+
+sampling_option = click.option(
+    "--sampling",
+    type=click.Choice(["token", "gaussian"]),
+    default="token",
+    show_default=True,
+    help="Tokens of a fixed table, or the papers' idealisation.",
+)
+
+weights_option = click.option(
+    "--weights",
+    type=WeightsName(),
+    metavar="WEIGHTS",
+    default="causal",
+    show_default=True,
+    help=f"{', '.join(WEIGHTS)}; or numbers 0.5,0.3,…; or a .npy file.",
+)
+
+model_options = _together(
+    ratio_options,
+    signal_option,
+    weights_option,
+    sampling_option,
     click.option(
         "--centred/--not-centred", default=True, show_default=True, help="Subtract the mean."
     ),
@@ -136,11 +206,32 @@ model_options = _together(
 )
 
 
+def trial_options(trials: int, size: str = "400") -> Callable[[Command], Command]:
+    """Return the options of a simulation, with so many trials by default."""
+    return _together(
+        click.option("--dimension", type=DIMENSION, help=f"d.  [default: {size}]"),
+        click.option(
+            "--trials",
+            "--n-trials",
+            type=click.IntRange(min(trials, 1), 1_000_000),
+            default=trials,
+            show_default=True,
+            help="Independent draws." if trials else "Simulate so many trials as well.",
+        ),
+        click.option(
+            "--seed", type=int, default=0, show_default=True, help="Seed of the random numbers."
+        ),
+        click.option(
+            "--jobs", "--n-jobs", type=int, default=1, show_default=True, help="Processes."
+        ),
+    )
+
+
 def model_from(
     *,
-    vocab_ratio: float,
-    sample_ratio: float,
-    signal_norm: str,
+    vocab_ratio: float | Array,
+    sample_ratio: float | Array,
+    signal_norm: float | Array,
     weights: str,
     sampling: Literal["token", "gaussian"],
     centred: bool,
@@ -151,15 +242,14 @@ def model_from(
     **correlation: Any,
 ) -> al.PooledSequences:
     """Return the model that `model_options` describe."""
-    given = None if weights in WEIGHTS else numbers("weights", weights)
-    R = correlation_from(**correlation, other_length=None if given is None else len(given))
-    norms = numbers("signal_norm", signal_norm)
+    given = pooling_weights(weights)
+    R = correlation_from(**correlation, weights=given)
     model = al.PooledSequences(
         vocab_ratio=vocab_ratio,
         sample_ratio=sample_ratio,
-        signal_norm=norms if len(norms) > 1 else float(norms[0]),
+        signal_norm=signal_norm,
         correlation=R,
-        weights=weights if given is None else given,
+        weights=given,
         sampling=sampling,
         centred=centred,
     )
@@ -186,11 +276,11 @@ def correlation_from(
     spiked: float | None,
     direction: str | None,
     correlation: str | None,
-    other_length: int | None = None,
+    weights: str | Array = "",
 ) -> Array:
     """Return the matrix that `correlation_options` describe.
 
-    Without a length given, it is `other_length` (that of weights given as numbers), or 20.
+    Without a length given, it is that of weights which are given as numbers, or 20.
     """
     kinds = {
         "--prefix": prefix,
@@ -207,23 +297,65 @@ def correlation_from(
         return check_correlation(numbers("correlation", correlation, ndim=2))
     if spiked is not None and direction is not None:
         return al.spiked_correlation(spiked, numbers("direction", direction))
-    L = next(n for n in (length, other_length, 20) if n is not None)
+    given = None if isinstance(weights, str) else len(weights)
+    L = next(n for n in (length, given, 20) if n is not None)
     if autoregressive is not None:
         return al.autoregressive_correlation(L, autoregressive)
     return al.prefix_correlation(L, min(5, L) if prefix is None else prefix, within)
 
 
+def pooling_weights(text: str, name: str = "weights") -> str | Array:
+    """Return weights as models take them: a name, or the numbers of a text or a file."""
+    if text in WEIGHTS:
+        return text
+    is_word = text.replace("-", "").replace("_", "").isalpha()
+    if not is_word:
+        return numbers(name, text)
+    choices = ", ".join(WEIGHTS)
+    raise ValueError(
+        f"{name} must be one of {choices}, numbers separated by commas, or a .npy file, "
+        f"got {text!r}{nearest(text, WEIGHTS)}."
+    )
+
+
 def numbers(name: str, text: str, ndim: int = 1) -> Array:
-    """Return numbers separated by commas, or those of a file if the text ends like one."""
-    if text.lower().endswith((".npy", ".npz", ".safetensors")):
+    """Return numbers separated by commas, ranges among them, or those of a file.
+
+    Examples
+    --------
+    >>> numbers("signal_norm", "0.1,1:2:3")
+    array([0.1, 1. , 1.5, 2. ])
+    """
+    if text.lower().endswith(ARRAY_FILES):
         from attnlaw.diagnostics import read_array
 
         return np.asarray(read_array(text, ndim=ndim), dtype=np.float64)
     try:
-        values = [float(part) for part in text.split(",")]
+        values = [number for part in text.split(",") for number in _range(part)]
     except ValueError:
         values = []
     if ndim != 1 or not values:
-        form = "a .npy file" if ndim != 1 else "numbers separated by commas, or a .npy file"
-        raise ValueError(f"{name} must be {form}, got {text!r}.")
+        form = "numbers separated by commas, a range 0.5:2:16, or a .npy file"
+        raise ValueError(f"{name} must be {'a .npy file' if ndim != 1 else form}, got {text!r}.")
     return np.array(values)
+
+
+def _range(text: str) -> list[float]:
+    """Return a number, or the numbers of a range: first, last and how many."""
+    ends = text.split(":")
+    if len(ends) == 1:
+        return [float(text)]
+    first, last, count = ends
+    if not 2 <= int(count) <= 100_000:
+        raise ValueError
+    return [float(x) for x in np.linspace(float(first), float(last), int(count))]
+
+
+def matrix(name: str, text: str) -> Array:
+    """Return rows separated by semicolons, or the matrix of a file."""
+    if text.lower().endswith(ARRAY_FILES):
+        return numbers(name, text, ndim=2)
+    rows = [numbers(name, row) for row in text.split(";")]
+    if len({len(row) for row in rows}) != 1:
+        raise ValueError(f"{name} must be rows of one length, got {text!r}.")
+    return np.stack(rows)

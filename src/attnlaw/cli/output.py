@@ -1,9 +1,14 @@
-"""How commands answer: one JSON document, or tables for people."""
+"""How commands answer: one JSON document, one table of CSV, or tables for people."""
 
+import csv
+import io
 import json
 import math
+import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
@@ -14,15 +19,22 @@ import numpy as np
 
 from attnlaw._store import atomic_path
 from attnlaw.cli.program import LATE_CONTROLS, visible
+from attnlaw.weights import NAMES
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from attnlaw.models import PooledSequences
 
 __all__ = [
     "describe_model",
+    "model_sentence",
+    "print_csv",
     "print_json",
     "print_table",
     "progress_bar",
+    "save_axes",
     "save_json",
     "save_picture",
     "shown",
@@ -34,6 +46,18 @@ def print_json(document: Any) -> None:
     """Print one JSON document; numbers that are not finite become null."""
     text = json.dumps(_jsonable(document), indent=2, ensure_ascii=False, allow_nan=False)
     click.echo(re.sub(f"[{LATE_CONTROLS}]", lambda c: f"\\u{ord(c[0]):04x}", text))
+
+
+def print_csv(rows: Iterable[Mapping[str, Any]]) -> None:
+    """Print rows with the same keys as CSV; numbers with all digits, nothing for what is not."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for number, row in enumerate(rows):
+        if number == 0:
+            writer.writerow(row)
+        cells = [_jsonable(value) for value in row.values()]
+        writer.writerow(["" if cell is None else cell for cell in cells])
+    click.echo(text.getvalue(), nl=False)
 
 
 def save_json(path: Path, document: Any) -> None:
@@ -50,6 +74,21 @@ def save_picture(path: Path, picture: "Figure", dpi: int = 150) -> None:
     with atomic_path(path) as partial:
         picture.savefig(partial, dpi=dpi)
     plt.close(picture)
+
+
+def save_axes(path: Path, axes: "Axes") -> None:
+    """Write the picture that axes belong to; its name says the format."""
+    from matplotlib.backend_bases import FigureCanvasBase
+    from matplotlib.figure import Figure
+
+    known = FigureCanvasBase.get_supported_filetypes()
+    if path.suffix.lstrip(".") not in known:
+        forms = ", ".join(f".{form}" for form in known)
+        raise ValueError(f"plot must be a file that ends with one of {forms}, got {path.name!r}.")
+    picture = axes.get_figure(root=True)
+    assert isinstance(picture, Figure)
+    save_picture(path, picture)
+    click.echo(f"attnlaw: note: picture in {path}", err=True)
 
 
 @contextmanager
@@ -100,17 +139,44 @@ def _jsonable(value: Any) -> Any:
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print a table and an empty line; words to the left, numbers to the right."""
-    columns = []
+    """Print a table and an empty line; words to the left, numbers to the right.
+
+    On a terminal, words that are too long are cut, and columns that do not fit go below, beside
+    the first column again.
+    """
+    width, columns = _terminal_width(), list[list[str]]()
     for heading, *values in zip(headings, *rows, strict=True):
-        cells = [heading, *map(shown, values)]
-        width = max(map(len, cells))
-        cells.insert(1, "─" * width)
         has_numbers = any(map(_is_number, values))
-        columns.append([c.rjust(width) if has_numbers else c.ljust(width) for c in cells])
-    for line in zip(*columns, strict=True):
-        click.echo("  ".join(line).rstrip())
-    click.echo()
+        room = width if has_numbers else max(20, width - sum(len(c[0]) + 2 for c in columns))
+        cells = [_cut(cell, room) for cell in (heading, *map(shown, values))]
+        wide = max(map(len, cells))
+        cells.insert(1, "─" * wide)
+        columns.append([c.rjust(wide) if has_numbers else c.ljust(wide) for c in cells])
+    for part in _parts(columns, width):
+        for line in zip(*part, strict=True):
+            click.echo("  ".join(line).rstrip())
+        click.echo()
+
+
+def _parts(columns: list[list[str]], width: int) -> Iterator[list[list[str]]]:
+    """Cut a table into parts that fit, each of them with the first column."""
+    first, part = columns[0], columns[:1]
+    for column in columns[1:]:
+        if len(part) > 1 and sum(len(c[0]) + 2 for c in (*part, column)) - 2 > width:
+            yield part
+            part = [first]
+        part.append(column)
+    yield part
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _terminal_width() -> int:
+    """Return the width of the terminal; without one, or without COLUMNS, all that is needed."""
+    is_known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
+    return shutil.get_terminal_size().columns if is_known else 10**6
 
 
 def _is_number(value: Any) -> bool:
@@ -130,12 +196,56 @@ def shown(value: Any) -> str:
     return visible(str(value))
 
 
-def describe_model(model: Any) -> dict[str, Any]:
-    """Return what a document says of its model: the parameters and the gains of the weights."""
+def describe_model(model: "PooledSequences", settings: dict[str, Any]) -> dict[str, Any]:
+    """Return what a document says of its model: the inputs, and the gains of the weights."""
     names = ("vocab_ratio", "sample_ratio", "signal_norm", "sampling", "centred", "length")
     gains = ("signal_gain", "noise_gain", "snr", "effective_length")
-    described = {name: getattr(model, name) for name in (*names, *gains)}
-    words = getattr(model, "vocabulary", None)
+    described = {name: getattr(model, name) for name in names}
+    described["weights"] = {"name": _weights_name(settings), "values": model.weights}
+    described["correlation"] = _described_correlation(settings, model.length)
+    described |= {name: getattr(model, name) for name in gains}
+    words = model.vocabulary
     if words is not None:
+        described |= {name: settings[name] for name in ("zipf", "importance", "smoothing")}
         described |= {"n_vocab": words.n_tokens, "effective_vocabulary": words.effective_size}
     return described
+
+
+def model_sentence(model: "PooledSequences", settings: dict[str, Any]) -> str:
+    """Return the inputs of a model in two lines, with their symbols."""
+    ratios = [
+        f"{symbol} = {_listed(getattr(model, name))}"
+        for symbol, name in (("δ", "vocab_ratio"), ("γ", "sample_ratio"), ("‖μ‖", "signal_norm"))
+    ]
+    kind = _described_correlation(settings, model.length)
+    R = ", ".join(f"{k} {shown(v)}" for k, v in kind.items() if k not in ("kind", "length"))
+    words = f"{kind['kind']} ({R})" if R else str(kind["kind"])
+    tokens = "tokens of a table" if model.sampling == "token" else "idealised population"
+    return (
+        f"{', '.join(ratios)}; {tokens}{'' if model.centred else ', not centred'}\n"
+        f"L = {model.length}, R: {words}; w: {_weights_name(settings) or 'given'}, "
+        f"SNR α/κ = {model.signal_gain:.4g}/{model.noise_gain:.4g} = {model.snr:.4g}\n"
+    )
+
+
+def _weights_name(settings: dict[str, Any]) -> str | None:
+    return settings["weights"] if settings["weights"] in NAMES else None
+
+
+def _described_correlation(settings: dict[str, Any], length: int) -> dict[str, Any]:
+    """Return which correlation was asked for, and its parameters."""
+    if settings["correlation"] is not None:
+        return {"kind": "file", "path": settings["correlation"], "length": length}
+    if settings["spiked"] is not None:
+        parts = {"eta": settings["spiked"], "direction": settings["direction"]}
+        return {"kind": "spiked", **parts, "length": length}
+    if settings["autoregressive"] is not None:
+        return {"kind": "autoregressive", "A": settings["autoregressive"], "length": length}
+    prefix = min(5, length) if settings["prefix"] is None else settings["prefix"]
+    return {"kind": "prefix", "prefix": prefix, "within": settings["within"], "length": length}
+
+
+def _listed(value: Any) -> str:
+    """Write one number or a few; of many the first and the last."""
+    values = [f"{x:g}" for x in np.atleast_1d(value)]
+    return ", ".join(values) if len(values) <= 4 else f"{values[0]} … {values[-1]}"

@@ -20,7 +20,7 @@ __all__ = ["LATE_CONTROLS", "Program", "say", "visible"]
 
 BAD_INPUT, INTERRUPTED = 2, 130
 
-SPELLED = {"rng": "--seed"}
+SPELLED = {"rng": "--seed", "class_shares": "--shares"}
 """Options whose names differ from the arguments that they set."""
 
 
@@ -155,10 +155,12 @@ class Program(click.Group):
         if name is None or found is None:
             return message
         command = self.get_command(click.Context(self), name)
-        options = [p for p in command.params if isinstance(p, click.Option)] if command else []
-        spelled = {p.name: max(p.opts, key=len) for p in options}
+        spelled: dict[str, str] = {}
+        for option in command.params if command else ():
+            typed = next((flag for flag in option.opts if flag in words), option.opts[0])
+            spelled |= {flag.strip("-").replace("-", "_"): typed for flag in option.opts}
+            spelled |= {f"n_{option.name}": typed}  # n_jobs is --jobs
         spelled |= {k: v for k, v in SPELLED.items() if v in spelled.values()}
-        spelled |= {f"n_{k}": v for k, v in spelled.items()}  # n_trials is --trials
         return spelled.get(found[1], found[1]) + message[found.end(1) :]
 
 

@@ -108,7 +108,8 @@ GREEK = {
 }  # fmt: skip
 
 LETTERS: dict[str, Any] = {
-    r"\\(alpha|beta|gamma|delta|mu|lambda|kappa|theta|phi|varphi)\b": lambda m: GREEK[m[1]],
+    r"\\(alpha|beta|gamma|delta|mu|lambda|kappa|theta|phi|varphi)(?![a-z])": lambda m: GREEK[m[1]],
+    r"\\perp": "⊥",
     r"\\sqrt\{([^{}]*)\}": r"√(\1)",
     r"\\sqrt": "√",
     r"\\le\b": "≤",

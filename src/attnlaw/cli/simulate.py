@@ -1,6 +1,7 @@
 """`attnlaw simulate`: what happens, beside what theory says; `attnlaw warmup`: compile for it."""
 
 import time
+from pathlib import Path
 from typing import Any, Literal
 
 import click
@@ -8,8 +9,24 @@ import numpy as np
 
 import attnlaw as al
 from attnlaw._extras import require
-from attnlaw.cli.options import DIMENSION, json_option, model_from, model_options
-from attnlaw.cli.output import describe_model, print_json, print_table, progress_bar, working
+from attnlaw.cli.options import (
+    csv_option,
+    json_option,
+    model_from,
+    model_options,
+    plot_option,
+    trial_options,
+)
+from attnlaw.cli.output import (
+    describe_model,
+    model_sentence,
+    print_csv,
+    print_json,
+    print_table,
+    progress_bar,
+    save_axes,
+    working,
+)
 from attnlaw.comparison import compare_results
 
 __all__ = ["command", "warmup"]
@@ -19,6 +36,7 @@ Sampling = Literal["token", "gaussian"]
 EPILOG = """\b
 Examples:
   attnlaw simulate --dimension 400 --trials 20
+  attnlaw simulate --signal-norm 0.2:2:10 --plot alignment.png
   attnlaw simulate --weights optimal --sampling gaussian --signal-norm 0.5,1 --ridge 0.05
   attnlaw simulate --zipf 1 --importance sif --vocab-ratio 0.25 --dimension 120
 """
@@ -26,17 +44,10 @@ Examples:
 
 @click.command(epilog=EPILOG)
 @model_options
-@click.option("--dimension", type=DIMENSION, help="d.  [default: 400; with --vocab-size δV]")
-@click.option(
-    "--trials",
-    type=click.IntRange(1, 1_000_000),
-    default=20,
-    show_default=True,
-    help="Independent draws.",
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random numbers.")
-@click.option("--jobs", type=int, default=1, show_default=True, help="Number of processes.")
+@trial_options(20, "400; with --vocab-size δV")
 @click.option("--ridge", type=float, help="Fit and test ridge classification as well.")
+@plot_option("Draw the overlap over several norms, or a spectrum with its law, to FILE.")
+@csv_option
 @json_option
 def command(
     dimension: int | None,
@@ -44,6 +55,8 @@ def command(
     seed: int,
     jobs: int,
     ridge: float | None,
+    plot: Path | None,
+    as_csv: bool,
     as_json: bool,
     **settings: Any,
 ) -> None:
@@ -54,8 +67,9 @@ def command(
     """
     if settings["vocab_size"] is None:
         dimension = 400 if dimension is None else dimension
-        if settings["zipf"] is not None and settings["vocab_ratio"] > 0:
-            settings["vocab_size"] = max(2, round(dimension / settings["vocab_ratio"]))
+        delta = settings["vocab_ratio"]
+        if settings["zipf"] is not None and np.ndim(delta) == 0 and delta > 0:
+            settings["vocab_size"] = max(2, round(dimension / delta))
     model = model_from(**settings)
     sizes = model.sizes(dimension)
     dimension = sizes.dimension
@@ -78,10 +92,22 @@ def command(
                 progress=lambda done: advance_to(trials + done),
             )
     parts = {name: compare_results(predicted[name], observed[name]) for name in predicted}
+    if plot is not None:
+        save_axes(plot, _picture(model, observed["spike"], dimension, seed))
     if as_json:
         drawn = sizes._asdict() | {"n_trials": trials, "seed": seed}
-        print_json({"model": describe_model(model), "sizes": drawn, **parts})
+        print_json({"model": describe_model(model, settings), "sizes": drawn, **parts})
         return
+    if as_csv:
+        print_csv(
+            {"signal_norm": norm, "field": name}
+            | {key: np.atleast_1d(values)[index] for key, values in vars(comparison).items()}
+            for index, norm in enumerate(np.atleast_1d(model.signal_norm))
+            for fields in parts.values()
+            for name, comparison in fields.items()
+        )
+        return
+    click.echo(model_sentence(model, settings))
     for index, norm in enumerate(np.atleast_1d(model.signal_norm)):
         print_table(
             [f"‖μ‖ = {norm:g}, d = {dimension}", "predicted", "observed", "± s.e.", "z"],
@@ -92,6 +118,15 @@ def command(
                 for row in [[np.atleast_1d(v)[index] for v in vars(comparison).values()]]
             ],
         )
+
+
+def _picture(model: al.PooledSequences, seen: al.results.Spike, dimension: int, seed: int) -> Any:
+    from attnlaw.plotting import plot_alignment, plot_outlier, plot_spectrum
+
+    if np.ndim(model.signal_norm):
+        return plot_alignment(model, seen)
+    drawn = al.simulation.simulate_spectrum(model, dimension, 1, seed)
+    return plot_outlier(al.predict(model), plot_spectrum(drawn, al.law(model)))
 
 
 WARMUP_EPILOG = """\b

@@ -18,12 +18,13 @@ from attnlaw.estimators.rows import (
     row_blocks,
     sample_spectrum,
 )
+from attnlaw.results import Record
 
 __all__ = ["ComponentAnalysis", "checked_rows", "signal_components"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComponentAnalysis:
+class ComponentAnalysis(Record):
     """Significant principal components of pooled embeddings, and what is known about them."""
 
     components: Floats  # (n, d): unit eigenvectors, the `test.n_signals` first are significant

@@ -18,6 +18,7 @@ from attnlaw.estimators.edge_test import (
     spacing_p_value,
 )
 from attnlaw.laws import Law, MarchenkoPastur
+from attnlaw.results import Record
 
 __all__ = ["NOISES", "OutlierTest", "outlier_test"]
 
@@ -36,7 +37,7 @@ LONG_TAIL = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class OutlierTest:
+class OutlierTest(Record):
     """Eigenvalues of a sample covariance, and which of them noise cannot explain.
 
     Arrays about outliers have one entry for each of the `n_signals` significant ones.

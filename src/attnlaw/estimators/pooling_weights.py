@@ -21,12 +21,13 @@ from attnlaw.estimators.gain import (
     mean_interval,
     signal_power,
 )
+from attnlaw.results import Record
 
 __all__ = ["PoolingWeights", "learn_pooling_weights", "normalised"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PoolingWeights:
+class PoolingWeights(Record):
     """Learned pooling weights, and what they gain over mean pooling on data not used for them.
 
     Each half of the sequences is judged by weights and a direction learned from the other

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from attnlaw._checks import Floats, Random, count, invalid_argument, random_generator, real
 from attnlaw.estimators.components import checked_rows
 from attnlaw.estimators.rows import copy_groups, sample_spectrum
+from attnlaw.results import Record
 
 __all__ = ["ReliableComponents", "predicted_variances", "reliable_components"]
 
@@ -29,7 +30,7 @@ FLOOR_SHARE = 0.1  # of the components, the last, whose held-out variance is the
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReliableComponents:
+class ReliableComponents(Record):
     """Principal components with the variance that new rows have along them."""
 
     components: Floats  # (n, d): unit eigenvectors, the `n_reliable` first are reliable

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from attnlaw._checks import Floats, Real, choice, count, frozen, invalid_argument, real, real_array
 from attnlaw.correlations import check_correlation
+from attnlaw.results import Record
 from attnlaw.weights import by_name
 
 __all__ = [
@@ -30,7 +31,7 @@ Sampling = Literal["token", "gaussian"]
 Answer = TypeVar("Answer", covariant=True)
 
 
-class Model(Generic[Answer]):
+class Model(Record, Generic[Answer]):
     """A model, of which `predict` and `simulate` return an `Answer`; equal if its fields are."""
 
     def __eq__(self, other: object) -> bool:

@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._checks import Floats, choice, count, frozen, invalid_argument, real, real_array
 from attnlaw.models.base import Answer, PooledModel, Sizes, set_field
+from attnlaw.results import Record
 
 __all__ = ["TokenModel", "Vocabulary", "balanced_classes", "effective_vocabulary", "tokens_alike"]
 
@@ -17,7 +18,7 @@ IMBALANCE = 0.01
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Vocabulary:
+class Vocabulary(Record):
     """Frequencies and importance of V tokens.
 
     Token v stands at a position with probability p_v, whatever the position, and enters the

@@ -4,10 +4,13 @@ from .curves import plot_phase_diagram as plot_phase_diagram
 from .curves import plot_weights as plot_weights
 from .heads import draw_head as draw_head
 from .heads import draw_heads as draw_heads
+from .heads import plot_head as plot_head
 from .poolings import draw_pooling as draw_pooling
+from .spectra import draw_table as draw_table
 from .spectra import plot_law as plot_law
+from .spectra import plot_outlier as plot_outlier
 from .spectra import plot_spectrum as plot_spectrum
-from .tables import draw_table as draw_table
+from .spectra import plot_table as plot_table
 
 __all__ = [
     "draw_head",
@@ -15,9 +18,12 @@ __all__ = [
     "draw_pooling",
     "draw_table",
     "plot_alignment",
+    "plot_head",
     "plot_law",
+    "plot_outlier",
     "plot_phase_diagram",
     "plot_spectrum",
+    "plot_table",
     "plot_weights",
     "style",
 ]

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlaw._checks import invalid_argument, real_array
+from attnlaw._checks import choice, invalid_argument, real_array
 from attnlaw.models import PooledSequences
 from attnlaw.plotting import style
-from attnlaw.plotting.axes import current_axes
+from attnlaw.plotting.style import current_axes
 from attnlaw.results import Spike
 from attnlaw.theory import predict, thresholds
 
@@ -30,8 +30,10 @@ def plot_alignment(
     models: PooledSequences | Mapping[str, PooledSequences],
     observed: Spike | Mapping[str, Spike] | None = None,
     ax: "Axes | None" = None,
+    *,
+    over: str = "signal_norm",
 ) -> "Axes":
-    """Draw the squared overlap with the signal against the signal norm.
+    """Draw the squared overlap with the signal against the signal norm, or a ratio.
 
     Parameters
     ----------
@@ -41,6 +43,8 @@ def plot_alignment(
         What `simulate` returned for the same models: markers with two standard errors.
     ax : matplotlib Axes, optional
         Where to draw; a new figure by default.
+    over : "signal_norm", "vocab_ratio" or "sample_ratio"
+        The field that holds an array.
 
     Returns
     -------
@@ -56,12 +60,13 @@ def plot_alignment(
     >>> plot_alignment(model).get_ylabel()
     'squared overlap with the signal'
     """
+    choice("over", over, tuple(FIELDS))
     several = models if isinstance(models, Mapping) else {"": models}
     seen = observed if isinstance(observed, Mapping) else {"": observed}
     with style.sheet():
         ax = current_axes(ax)
         for i, (label, model) in enumerate(several.items()):
-            norms = real_array("signal_norm", model.signal_norm, ndim=1)
+            norms = real_array(over, getattr(model, over), ndim=1)
             colour = style.WEIGHTINGS.get(label, f"C{i}")
             line = predict(model).squared_overlap
             ax.plot(norms, line, color=colour, label=label or "predicted")
@@ -71,7 +76,7 @@ def plot_alignment(
                 error = values.std(axis=0, ddof=1) / np.sqrt(len(values))
                 marker = style.WEIGHTING_MARKERS.get(label, "o")
                 ax.errorbar(norms, values.mean(axis=0), 2 * error, fmt=marker, color=colour)
-        ax.set_xlabel(FIELDS["signal_norm"])
+        ax.set_xlabel(FIELDS[over])
         ax.set_ylabel("squared overlap with the signal")
         ax.set_ylim(-0.02, 1.02)
         ax.legend()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_head", "draw_heads"]
+__all__ = ["draw_head", "draw_heads", "plot_head"]
 
 _MARKS = {"random-like": "r", "collapsed": "c", "saturated": "s"}
 _TESTS = ("distance", "structure", "top value", "positional pattern", "scores", "row correlation")
@@ -75,7 +75,7 @@ def draw_head(finding: HeadFinding, attention: Floats | None = None) -> "Figure"
         spectrum, tests = ((0.43, 0.32), (0.83, 0.155)) if wide else ((0.095, 0.50), (0.73, 0.245))
         if attention is not None:
             _draw_map(_axes(figure, 0.05, 0.27), _axes(figure, 0.325, 0.011), finding, attention)
-        _draw_spectrum(_axes(figure, *spectrum), finding)
+        plot_head(finding, _axes(figure, *spectrum))
         _draw_tests(_axes(figure, *tests), finding)
         beta = finding.inverse_temperature
         figure.suptitle(f"{finding.name}: {finding.verdict}, β = {beta:.2f}", fontsize=11)
@@ -106,8 +106,27 @@ def _draw_map(axes: "Axes", scale: "Axes", finding: HeadFinding, attention: Floa
     axes.grid(visible=False)
 
 
+def plot_head(finding: HeadFinding, ax: "Axes | None" = None) -> "Axes":
+    """Draw singular values on a logarithmic axis, and the law at the resolution of the bins.
+
+    Parameters
+    ----------
+    finding : HeadFinding
+        Of `inspect_heads`.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    with style.sheet():
+        axes = style.current_axes(ax)
+        _draw_spectrum(axes, finding)
+    return axes
+
+
 def _draw_spectrum(axes: "Axes", finding: HeadFinding) -> None:
-    """Draw singular values on a logarithmic axis, and the law at the resolution of the bins."""
     axes.set_xlabel("singular value of the centred head")
     axes.set_ylabel("density of log singular value")
     part = head_histogram(finding)

@@ -1,4 +1,4 @@
-"""Laws and spectra: bars for eigenvalues, a line for the law, markers for outliers."""
+"""Laws and spectra, also of tables: bars, a line for the law, markers for outliers."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -7,14 +7,27 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlaw._checks import real_array
-from attnlaw.laws import BinnedSpectrum, Law, bin_spectrum, logarithmic_bins
+from attnlaw._extras import require
+from attnlaw.diagnostics import TableReport, noise_law
+from attnlaw.laws import BinnedSpectrum, Law, SeparableLaw, bin_spectrum, logarithmic_bins
 from attnlaw.plotting import style
-from attnlaw.plotting.axes import current_axes
+from attnlaw.plotting.style import current_axes
+from attnlaw.results import Spike
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-__all__ = ["draw_bars", "draw_binned", "draw_outliers", "plot_law", "plot_spectrum"]
+__all__ = [
+    "draw_bars",
+    "draw_binned",
+    "draw_outliers",
+    "draw_table",
+    "plot_law",
+    "plot_outlier",
+    "plot_spectrum",
+    "plot_table",
+]
 
 
 def plot_law(law: Law, ax: "Axes | None" = None, **line: Any) -> "Axes":
@@ -116,6 +129,42 @@ def plot_spectrum(
     return ax
 
 
+def plot_outlier(spike: Spike, ax: "Axes | None" = None) -> "Axes":
+    """Mark the edge of the bulk and the eigenvalue of the signal, on top of a law or a spectrum.
+
+    Parameters
+    ----------
+    spike : Spike
+        What `predict` returned for a single model.
+    ax : matplotlib Axes, optional
+        Where to draw, such as what `plot_law` returned; a new figure by default.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> import attnlaw as al
+    >>> model = al.PooledSequences(
+    ...     vocab_ratio=0.5, sample_ratio=0.4, signal_norm=1.5,
+    ...     correlation=al.prefix_correlation(20, prefix=5), weights="causal",
+    ... )
+    >>> axes = plot_outlier(al.predict(model), plot_law(al.law(model)))
+    >>> [text.get_text() for text in axes.get_legend().get_texts()]
+    ['edge of the bulk', 'signal, squared overlap 0.776']
+    """
+    with style.sheet():
+        ax = current_axes(ax)
+        edge = float(spike.bulk_edge)
+        ax.axvline(edge, color=style.EDGE, ls="--", lw=1, label="edge of the bulk")
+        if spike.is_detectable:
+            words = f"signal, squared overlap {float(spike.squared_overlap):.3f}"
+            draw_outliers(ax, [float(spike.top_eigenvalue)], words)
+        ax.legend()
+    return ax
+
+
 def draw_bars(
     ax: "Axes", left: ArrayLike, right: ArrayLike, heights: ArrayLike, label: str
 ) -> None:
@@ -137,10 +186,87 @@ def draw_binned(
         ax.plot(binned.x, values, color=style.PREDICTED, ls=dash, label=name)
 
 
-def draw_outliers(ax: "Axes", values: ArrayLike) -> None:
+def draw_outliers(ax: "Axes", values: ArrayLike, label: str = "outliers") -> None:
     """Draw eigenvalues outside the bulk as stems with a marker on top."""
     x = np.asarray(values, dtype=float)
     if x.size:
         height = 0.12 * ax.get_ylim()[1]
         ax.vlines(x, 0, height, color=style.OUTLIER, lw=2)
-        ax.plot(x, np.full(x.size, height), "v", color=style.OUTLIER, label="outliers")
+        ax.plot(x, np.full(x.size, height), "v", color=style.OUTLIER, label=label)
+
+
+def draw_table(report: TableReport) -> "Figure":
+    """Draw the spectrum with the law of its noise, and the subsets with their prediction."""
+    require("matplotlib", extra="figures", purpose="A picture")
+    import matplotlib.pyplot as plt
+
+    with style.sheet():
+        figure, (left, right) = plt.subplots(1, 2, figsize=(10.0, 4.0), layout="constrained")
+        plot_table(report, left)
+        _draw_check(right, report)
+    return figure
+
+
+def plot_table(report: TableReport, ax: "Axes | None" = None) -> "Axes":
+    """Draw the spectrum of a table with the law of its noise, and what stands off it.
+
+    Parameters
+    ----------
+    report : TableReport
+        Of `inspect_table`.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> import attnlaw as al
+    >>> rng = np.random.default_rng(0)
+    >>> table = rng.standard_normal((600, 40))
+    >>> plot_table(al.diagnostics.inspect_table(table, rng=0)).get_xscale()
+    'log'
+    """
+    values, k = report.eigenvalues, len(report.outliers)
+    with style.sheet():
+        ax = current_axes(ax)
+        draw_binned(ax, bin_spectrum(values[k:], laws={"law of the noise": noise_law(report)}))
+        ax.axvline(report.bulk_edge, color=style.EDGE, ls="--", lw=1)
+        draw_outliers(ax, values[:k])
+        ax.set_xscale("log")
+        ax.set_xlabel("eigenvalue")
+        ax.set_ylabel("density of log eigenvalue")
+        ax.set_title(f"{report.n_vocab}×{report.dimension}, δ = {report.vocab_ratio:.3g}")
+        ax.legend()
+    return ax
+
+
+def _draw_check(axes: "Axes", report: TableReport) -> None:
+    check = report.check
+    axes.set_xlabel("eigenvalue")
+    if check is None:
+        axes.set_title("too few rows for the check")
+        return
+    ratio = report.dimension / (check.n_rows - 1)
+    laws = {
+        f"with row lengths: off by {check.distance:.2%}": check.scales,
+        f"equal lengths: off by {check.silverstein_distance:.2%}": np.ones(1),
+    }
+    binned = bin_spectrum(
+        check.eigenvalues,
+        laws={
+            label: SeparableLaw(check.population, ratio=ratio, rows=rows)
+            for label, rows in laws.items()
+        },
+    )
+    draw_binned(axes, binned, dashes=dict(zip(laws, ("-", "--"), strict=True)))
+    axes.set_xscale("log")
+    axes.set_xlim(np.quantile(check.eigenvalues, 0.002), 2 * report.bulk_edge)
+    axes.set_title(
+        f"{check.n_subsets}×{check.n_rows} random rows, δ' = {check.ratio:.2g}, "
+        "predicted from the rest"
+    )
+    axes.set_ylim(0, 1.35 * axes.get_ylim()[1])  # room for the legend
+    axes.legend(title=f"chance explains {check.tolerance:.2%}", alignment="left", loc="upper left")

@@ -7,9 +7,12 @@ lines differ by dash and markers by shape as well.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from attnlaw._extras import require
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = [
     "BLUE",
@@ -32,6 +35,7 @@ __all__ = [
     "WEIGHTINGS",
     "WEIGHTING_MARKERS",
     "Theme",
+    "current_axes",
     "sheet",
 ]
 
@@ -98,3 +102,12 @@ def sheet() -> Iterator[None]:
 
     with plt.style.context(Path(__file__).with_name("attnlaw.mplstyle")):
         yield
+
+
+def current_axes(ax: "Axes | None") -> "Axes":
+    """Return the axes given, or those of a new figure; inside `sheet`."""
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt
+
+    return plt.subplots()[1]

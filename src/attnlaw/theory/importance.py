@@ -7,6 +7,7 @@ import numpy as np
 
 from attnlaw._checks import choice, invalid_argument
 from attnlaw.models import PooledSequences, Vocabulary
+from attnlaw.results import Record
 from attnlaw.theory.token_spikes import VocabularySpikes
 from attnlaw.theory.vocabulary import vocabulary_spikes
 
@@ -17,7 +18,7 @@ DECADES = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class OptimalImportance:
+class OptimalImportance(Record):
     """Token weights g ∝ 1/(p + a), and what they gain."""
 
     vocabulary: Vocabulary  # the model's, with the best weights
