@@ -64,6 +64,14 @@ class Gaps(NamedTuple):
         step = np.where(low < high, (high - low) * share, far)
         return np.asarray(np.where(logit < 0, low + step, high - step))
 
+    def rate(self, logit: Floats, rows: Rows) -> Floats:
+        """Return the derivative of the parameter with respect to the logit."""
+        near = np.exp(-np.abs(logit))
+        low, high = self.low[rows], self.high[rows]
+        with np.errstate(divide="ignore"):
+            far = 2 * self.scale * near / (1 - near) ** 2
+        return np.asarray(np.where(low < high, (high - low) * near / (1 + near) ** 2, far))
+
     def at(self, logit: Floats, rows: Rows) -> Point:
         """Points of the curve at these logits in these gaps."""
         return self.curve(self.place(logit, rows), self.branch[rows])

@@ -28,11 +28,12 @@ from attnlaw.laws._engine.gaps import (
     where_increasing,
 )
 from attnlaw.laws._engine.moments import atoms
-from attnlaw.laws._engine.roots import find_roots
+from attnlaw.laws._engine.roots import newton_roots
 from attnlaw.laws._engine.uniformisation import Point, apply, cauchy_sums, join
 
 __all__ = ["gaps", "intervals"]
 
+_TABLE = np.linspace(0.0, 1.0, 65)  # where the right law of a pair is tabulated, in each gap
 _ROUNDING = 1e-11  # of the slope of a pair, which may vanish identically
 
 
@@ -156,6 +157,9 @@ class _PairCurve:
         self.kind, self.left, self.right = kind, left, right
         self.branch, self.partner = branch, partner
         self.field, self.unit = _common_field(kind, right)
+        self._logits = (right.ends[:1] + np.diff(right.ends, axis=0) * _TABLE[:, None]).T
+        rows = np.repeat(np.arange(len(right.low)), len(_TABLE))
+        self._values = self._scaled(self._logits.ravel(), rows).reshape(self._logits.shape)
 
     def __call__(self, u: Floats, branch: Rows) -> Point:
         """Return the point of the pair, written for the law that is farther out."""
@@ -170,17 +174,28 @@ class _PairCurve:
 
     def _right_point(self, wanted: Floats, rows: Rows) -> Point:
         """Return the point of the right law, in these gaps, where the field is as wanted."""
-        right, field, unit = self.right, self.field, self.unit
-
-        def excess(logit: Floats, which: Rows) -> Floats:
-            here = getattr(right.at(logit, rows[which]), field)
-            return squeeze(here * unit) - squeeze(wanted[which] * unit)
-
-        first, last = right.ends[:, rows]
-        every = np.arange(wanted.size)
-        valid = (excess(first, every) >= 0) & (excess(last, every) <= 0) & np.isfinite(wanted)
-        logit = np.full(wanted.shape, np.nan)
+        right, target = self.right, squeeze(wanted * self.unit)
+        falling = self._values[rows]  # the field falls from one end of a gap to the other
+        valid = (falling[:, 0] >= target) & (falling[:, -1] <= target) & np.isfinite(wanted)
         kept = np.flatnonzero(valid)
-        logit[kept] = find_roots(lambda x, i: excess(x, kept[i]), first[kept], last[kept])
+        above = (falling[kept] >= target[kept, None]).sum(axis=1)
+        first = np.clip(above, 1, len(_TABLE) - 1) - 1
+        a, b = (self._logits[rows[kept], first + k] for k in (0, 1))
+
+        fa, fb = (falling[kept, first + k] - target[kept] for k in (0, 1))
+
+        def excess(logit: Floats, which: Rows) -> tuple[Floats, Floats]:
+            at = rows[kept[which]]
+            point, unit = right.at(logit, at), self.unit
+            value = getattr(point, self.field) * unit
+            slope = getattr(point, f"d{self.field}") * unit * right.rate(logit, at)
+            return squeeze(value) - target[kept[which]], slope / (1 + np.abs(value))
+
+        logit = np.full(wanted.shape, np.nan)
+        logit[kept] = newton_roots(excess, a, b, fa, fb)
         w, branch = right.place(logit, rows), right.branch[rows]
-        return right.curve(polished(right.curve, w, branch, field, wanted), branch)
+        return right.curve(polished(right.curve, w, branch, self.field, wanted), branch)
+
+    def _scaled(self, logit: Floats, rows: Rows) -> Floats:
+        """Return the common field of the right law at these logits in these gaps, squeezed."""
+        return squeeze(getattr(self.right.at(logit, rows), self.field) * self.unit)
