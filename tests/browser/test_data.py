@@ -8,7 +8,7 @@ from explorer_hands import expect_reading, traces
 from playwright.sync_api import expect
 
 import attnlaw as al
-from attnlaw.diagnostics import advise_pooling, inspect_heads, inspect_table
+from attnlaw.diagnostics import compare_positions, inspect_heads, inspect_table
 from attnlaw.explorer.frame import shown
 
 
@@ -61,7 +61,7 @@ def test_good_files_are_reported_on_and_bad_ones_refused(open_page, table, tmp_p
     learned = al.learn_pooling_weights(sequences, rng=0)
     expect_reading(page, "data-reading-mean_snr", shown(learned.mean_snr))
     expect(page.locator("#data-sentence")).to_contain_text(
-        advise_pooling(sequences, rng=0).verdict
+        compare_positions(sequences, rng=0).verdict
     )
     assert traces(page, "data")["learned weights"]["y"] == pytest.approx(learned.weights)
     assert set(Path(tempfile.gettempdir()).glob("attnlaw-*")) == before

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from spelled_files import npy_bytes, safetensors_bytes
 
-from attnlaw.diagnostics import advise_pooling
+from attnlaw.diagnostics import advise_pooling, compare_positions
+from attnlaw.estimators.fitted_pooling import FittedPooling
 
 
 @pytest.fixture
@@ -25,19 +26,34 @@ def files(tmp_path):
 
 
 def test_answers_what_the_library_advises(run, run_json, files):
-    document = run_json("pool", str(files / "all.npz"))
+    document = run_json("pool", str(files / "all.npz"), "--for", "retrieval")
     stored = np.load(files / "all.npz")
-    advice = advise_pooling(stored["tokens"], table=stored["table"], labels=stored["labels"])
+    advice = advise_pooling(
+        stored["tokens"], table=stored["table"], labels=stored["labels"], goal="retrieval"
+    )
     assert document["verdict"] == advice.verdict
-    assert document["best"] == advice.best
-    names = [candidate["name"] for candidate in document["candidates"]]
-    assert names == [candidate.name for candidate in advice.candidates]
-    code, out, _ = run("pool", str(files / "all.npz"))
+    assert document["best"]["name"] == advice.best.name
+    assert [t["name"] for t in document["trials"]] == [t.pipeline.name for t in advice.trials]
+    code, out, _ = run("pool", str(files / "all.npz"), "--for", "retrieval")
     assert code == 0
     assert advice.verdict in out
-    assert "twice the data" in out
     (baseline,) = (line for line in out.splitlines() if "(largest class)" in line)
     assert f"{100 * advice.majority_accuracy:.1f}" in baseline
+
+
+def test_positions_alone_are_compared_with_theory(run, run_json, files):
+    stored = np.load(files / "all.npz")
+    found = compare_positions(stored["tokens"], table=stored["table"], labels=stored["labels"])
+    document = run_json("pool", str(files / "all.npz"), "--positions")
+    assert document["verdict"] == found.verdict
+    assert document["best"] == found.best
+    code, out, _ = run("pool", str(files / "embeddings.npy"), "--positions")
+    assert code == 0
+    assert "SNR" in out
+    assert "no labels" in out
+    code, _, err = run("pool", str(files / "all.npz"), "--positions", "--for", "retrieval")
+    assert code == 2
+    assert "--positions must be given without --for" in err
 
 
 def test_separate_files_and_embeddings_give_the_same(run_json, files):
@@ -45,9 +61,8 @@ def test_separate_files_and_embeddings_give_the_same(run_json, files):
     a = run_json("pool", str(files / "tokens.npy"), "--table", table, "--labels", labels)
     b = run_json("pool", str(files / "embeddings.npy"), "--labels", labels)
     assert a["classes"] == ["no", "yes"]
-    assert a["candidates"][0]["accuracy"] == pytest.approx(
-        b["candidates"][0]["accuracy"], abs=0.02
-    )
+    assert a["mean_score"] == pytest.approx(b["mean_score"], abs=0.02)
+    assert a["curve"]["accuracies"][0] > 0.8
 
 
 def test_cuts_long_sequences_where_told(run, run_json, files):
@@ -59,21 +74,75 @@ def test_cuts_long_sequences_where_told(run, run_json, files):
     assert "max-length" in err
 
 
-def test_without_labels_ranks_by_signal_to_noise(run, files):
-    code, out, _ = run("pool", str(files / "embeddings.npy"))
-    assert code == 0
-    assert "no labels" in out
-    assert "SNR" in out
-
-
-def test_writes_picture_document_and_weights(run, files):
-    pytest.importorskip("matplotlib").use("Agg")
+def test_writes_page_document_and_pooling(run, files):
     code, _, _ = run("pool", str(files / "all.npz"), "--out", str(files / "out"))
+    assert code == 0
+    document = json.loads((files / "out/pool.json").read_text())
+    page = (files / "out/pool.html").read_text()
+    assert document["best"]["name"] in page
+    fitted, _ = FittedPooling.load(files / "out/pooling")
+    assert fitted.dimension == 16
+    pytest.importorskip("matplotlib").use("Agg")
+    code, _, _ = run("pool", str(files / "all.npz"), "--positions", "--out", str(files / "out"))
     assert code == 0
     document = json.loads((files / "out/pool.json").read_text())
     best = next(c for c in document["candidates"] if c["name"] == document["best"])
     np.testing.assert_allclose(np.load(files / "out/weights.npy"), best["weights"])
     assert (files / "out/pool.png").stat().st_size > 10_000
+
+
+WORDS = ["law", "edge", "bulk", "spike", "noise", "signal", "text", "token", "mean", "sum"]
+
+
+@pytest.fixture
+def texts(tmp_path):
+    """Write texts of two kinds, with labels and pairs, and word vectors."""
+    rng = np.random.default_rng(1)
+    vectors = rng.standard_normal((len(WORDS), 4)).round(3)
+    lines = [f"{w} {' '.join(map(str, v))}" for w, v in zip(WORDS, vectors.tolist(), strict=True)]
+    (tmp_path / "glove.txt").write_text("\n".join(lines))
+    rows = ["review,other,stars,score"]
+    for _ in range(80):
+        y = rng.integers(2)
+        one, two = (" ".join(rng.choice(WORDS[5 * y : 5 * y + 7], size=6)) for _ in range(2))
+        rows.append(f"{one},{two},{'ab'[y]},{rng.random():.3f}")
+    (tmp_path / "texts.csv").write_text("\n".join(rows) + "\n")
+    return tmp_path
+
+
+def test_texts_are_read_and_embedded(run_json, texts):
+    file, model = str(texts / "texts.csv"), str(texts / "glove.txt")
+    found = run_json("pool", file, "--text", "review", "--label", "stars", "--model", model)
+    assert (found["n_texts"], found["dimension"], found["classes"]) == (80, 4, ["a", "b"])
+    pairs = ("--text", "review", "--text", "other", "--score", "score")
+    found = run_json("pool", file, *pairs, "--model", model)
+    assert (found["goal"], found["n_texts"]) == ("similarity", 160)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--text", "reviews", "--model", "glove.txt"], "have a column called 'reviews'"),
+        (["--text", "review"], "--text and --model must be given for texts"),
+        (["--text", "review", "--text", "other", "--model", "glove.txt"], "twice with --score"),
+        (["--text", "review", "--model", "none.gguf"], "nothing at that place"),
+        (["--text", "review", "--model", "."], "hold a .safetensors file, got none"),
+        (["--text", "review", "--score", "stars", "--model", "glove.txt"], "twice with --score"),
+        (["--text", "review", "--label", "other", "--model", "glove.txt"], "2 to 200 classes"),
+    ],
+)
+def test_bad_use_of_texts_is_one_line(run, texts, monkeypatch, arguments, words):
+    monkeypatch.chdir(texts)
+    code, out, err = run("pool", "texts.csv", *arguments)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert words in err
+
+
+def test_columns_of_an_array_file_are_refused(run, files):
+    code, _, err = run("pool", str(files / "all.npz"), "--text", "review")
+    assert code == 2
+    assert "must be given for a file of texts" in err
 
 
 T = np.random.default_rng(0).standard_normal((50, 4, 6))

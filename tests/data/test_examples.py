@@ -86,7 +86,7 @@ def test_missing_package_says_how_to_install_it():
 
 
 def advice_on(texts, table, length, n=None):
-    from attnlaw.diagnostics import advise_pooling, encode_texts
+    from attnlaw.diagnostics import compare_positions, encode_texts
 
     if table == "smollm2":
         pytest.importorskip("gguf")
@@ -96,7 +96,9 @@ def advice_on(texts, table, length, n=None):
     chosen = np.sort(np.random.default_rng(0).permutation(len(words))[:n])
     tokens = encode_texts([words[i] for i in chosen], example_tokenizer(table), length)
     present = (tokens >= 0).any(axis=1)
-    return advise_pooling(tokens[present], table=vectors, labels=np.array(labels)[chosen][present])
+    return compare_positions(
+        tokens[present], table=vectors, labels=np.array(labels)[chosen][present]
+    )
 
 
 def test_theory_predicts_the_accuracy_of_every_pooling_on_real_reviews():

@@ -1,322 +1,289 @@
-"""Advice on sequences whose truth is known: the pooled sequence model, and nothing at all."""
+"""Advice on texts whose truth is known: what helps is found, and nothing else is claimed."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
-import attnlaw as al
 from attnlaw.data.sequences import as_sequences
-from attnlaw.diagnostics import advise_pooling
-from attnlaw.diagnostics.pooling import classification
-from attnlaw.diagnostics.pooling.classification import Folds, LabelledStudy, standard_error
-from attnlaw.diagnostics.pooling.moments import independent_noise, position_means
-from attnlaw.diagnostics.pooling.poolings import FIXED, copy_groups, pool_all, pooling_weights
+from attnlaw.diagnostics import PoolingPipeline, advise_pooling
+from attnlaw.diagnostics.pooling import search as module
+from attnlaw.diagnostics.pooling.criteria import (
+    Task,
+    adjusted_mutual_information,
+    spherical_k_means,
+    unit_rows,
+)
+from attnlaw.diagnostics.pooling.search import MEAN, Corpus, search, validate
 
-D, V, N, L, PREFIX = 80, 800, 3000, 10, 4
+V, D, L = 400, 16, 12
 
 
-def prefix_tokens(rng, signal, n=N, d=D, n_vocab=V, length=L, prefix=PREFIX):
-    """Draw the pooled sequence model by hand: tokens, table, and the sign of the prefix."""
-    mu = np.zeros(d)
-    mu[0] = signal
-    classes = np.repeat([1.0, -1.0], n_vocab // 2)
-    table = rng.standard_normal((n_vocab, d)) + np.outer(classes, mu)
-    signs = rng.choice([-1.0, 1.0], (n, length))
-    signs[:, :prefix] = signs[:, :1]
-    tokens = rng.integers(n_vocab // 2, size=(n, length)) + (signs < 0) * (n_vocab // 2)
-    return tokens, table, signs[:, 0]
+def topics(rng, n=600, n_classes=3, common=0.6, strength=1.0):
+    """Draw texts of words of a topic, among frequent words with a large shared direction."""
+    table = rng.standard_normal((V, D)).astype(np.float32)
+    table[:10] += 6 * rng.standard_normal(D)  # frequent words
+    y = rng.integers(n_classes, size=n)
+    own = 10 + y[:, None] * 130 + rng.integers(130, size=(n, L))
+    words = np.where(rng.random((n, L)) < common, rng.integers(10, size=(n, L)), own)
+    for k in range(n_classes):
+        table[10 + 130 * k : 140 + 130 * k, k] += strength
+    return words, table, y
 
 
 @pytest.fixture(scope="module")
-def labelled():
-    tokens, table, y = prefix_tokens(np.random.default_rng(0), 0.6)
-    return tokens, table, y, advise_pooling(tokens, table=table, labels=y)
+def retrieval():
+    tokens, table, y = topics(np.random.default_rng(0))
+    return tokens, table, y, advise_pooling(tokens, table=table, labels=y, goal="retrieval")
 
 
-def test_trained_and_learned_weights_find_the_prefix(labelled):
-    *_, advice = labelled
-    assert advice.best in ("trained", "learned")
-    for name in ("trained", "learned"):
-        w = advice[name].weights
-        assert np.abs(w[:PREFIX]).sum() > 0.75
-        assert advice[name].n_outliers == 1  # the signal, seen in the pooled covariance
-    assert advice.verdict.startswith(f"Use the {advice.best} weights: accuracy")
+def test_frequent_words_are_weighed_down_and_their_component_removed(retrieval):
+    *_, advice = retrieval
+    assert advice.best.token_weights in ("sif", "idf")
+    assert advice.gain_interval[0] > 0
+    assert advice.score - advice.mean_score == pytest.approx(advice.gain)
+    assert advice.score_name in advice.verdict
+    assert advice.tokens.n_types <= V
+    assert advice.tokens.weighted_size > 3 * advice.tokens.effective_size
 
 
-def test_accuracy_is_predicted_for_every_pooling(labelled):
-    """Measured within five standard errors of the prediction, as far as half a point."""
-    *_, advice = labelled
-    for candidate in advice.candidates:
-        error = np.sqrt(candidate.accuracy * (1 - candidate.accuracy) / N)
-        difference = candidate.accuracy - candidate.predicted_accuracies[0]
-        assert abs(difference) < 5 * error + 0.005, candidate.name
-        # Tokens are independent given their signs, so nothing is lost by taking them so, except
-        # that signs outside the prefix are part of the noise.
-        assert abs(candidate.independent_accuracy - candidate.predicted_accuracies[0]) < 0.05
-    accuracies = [candidate.accuracy for candidate in advice.candidates]
-    assert accuracies == sorted(accuracies, reverse=True)
+def test_the_gain_is_that_of_fresh_texts(retrieval):
+    """A new draw of the same topics, pooled by the advice and voted on by the old texts."""
+    tokens, table, y, advice = retrieval
+    rng = np.random.default_rng(1)
+    fresh_y = rng.integers(3, size=2000)
+    own = 10 + fresh_y[:, None] * 130 + rng.integers(130, size=(2000, L))
+    fresh = np.where(rng.random((2000, L)) < 0.6, rng.integers(10, size=(2000, L)), own)
+    old = Task(goal="retrieval", groups=np.arange(600), labels=y, n_classes=3)
+    new = Task(goal="retrieval", groups=np.arange(2000), labels=fresh_y, n_classes=3)
+    right = {}
+    pooling = advice.transformer(table)
+    right["best"] = new.held_out(
+        pooling.transform(fresh), None, old, pooling.transform(tokens), rng
+    )
+    mean = [table[t].mean(axis=1) for t in (fresh, tokens)]
+    right["mean"] = new.held_out(mean[0], None, old, mean[1], rng)
+    gain = np.nanmean(right["best"] - right["mean"])
+    error = np.nanstd(right["best"] - right["mean"]) / np.sqrt(2000)
+    low, high = advice.gain_interval
+    assert low - 2 * error < gain < high + 2 * error
+    assert gain > 0.05
 
 
-def test_snr_and_overlap_without_labels_agree_with_theory():
-    rng = np.random.default_rng(3)
-    signal, n_draws = 1.0, 6
-    weights = {"mean": al.mean_weights(L), "causal": al.causal_weights(L)}
-    R = al.prefix_correlation(L, prefix=PREFIX)
-    found = {name: [] for name in weights}
-    for _ in range(n_draws):
-        tokens, table, _ = prefix_tokens(rng, signal)
-        advice = advise_pooling(tokens, table=table, rng=rng)
-        for name in weights:
-            found[name].append((advice[name].snr, advice[name].overlaps[0]))
-    for name, w in weights.items():
-        snr, overlap = np.transpose(found[name])
-        truth = w @ R @ w / (w @ w)
-        z = (snr.mean() - truth) / (snr.std(ddof=1) / np.sqrt(n_draws))
-        assert abs(z) < 5, name
-        model = al.PooledSequences(
-            vocab_ratio=D / V, sample_ratio=D / N, signal_norm=signal, correlation=R, weights=w
-        )
-        # Theory's overlap is with μ; the direction found in a table is μ + m.
-        theory = al.predict(model).squared_overlap * (signal**2 + D / V) / signal**2
-        np.testing.assert_allclose(overlap.mean(), theory, atol=0.02)
+@pytest.mark.parametrize("goal", ["classification", "centroid", "retrieval", "clustering"])
+def test_noise_is_left_to_the_mean(goal):
+    rng = np.random.default_rng(2)
+    T = rng.standard_normal((200, 4, 6)).astype(np.float32)
+    advice = advise_pooling(T, labels=rng.permutation(np.arange(200) % 2), goal=goal)
+    assert advice.best == MEAN
+    assert advice.gain_interval[0] <= 0
+    assert "Token weights were not tried" in " ".join(advice.notes)
 
 
-def test_padding_is_ignored():
-    rng = np.random.default_rng(7)
-    T = rng.standard_normal((300, 6, 12))
-    y = rng.integers(2, size=300)
-    T[:, 0, 0] += 2.0 * y
-    lengths = rng.integers(2, 7, size=300)
-    dirty = T.copy()
-    dirty[np.arange(6) >= lengths[:, None]] = np.nan
-    advice = advise_pooling(dirty, labels=y, lengths=lengths)
-    again = advise_pooling(T, labels=y, mask=np.arange(6) < lengths[:, None])
-    for candidate in advice.candidates:
-        assert candidate.accuracy == again[candidate.name].accuracy
-        np.testing.assert_allclose(candidate.snr, again[candidate.name].snr, rtol=1e-6)
+def test_choices_never_see_the_fold_they_are_scored_on(monkeypatch):
+    """Neither a search nor what is fitted meets a text of the fold, or a copy of one."""
+    tokens, table, y = topics(np.random.default_rng(3), n=120)
+    twice = np.repeat(np.arange(120), 2)
+    task = Task(goal="centroid", groups=twice, labels=y[twice], n_classes=3)
+    corpus = Corpus(data=as_sequences(tokens[twice], table), ids=tokens[twice], task=task)
+    seen, scored = [], []
+    original, fitting = module.search, module.Found.fit
+
+    def record(corpus, *arguments):
+        seen.append([set(corpus.task.groups)])
+        return original(corpus, *arguments)
+
+    def record_fit(self, pipeline, corpus):
+        seen[-1].append(set(corpus.task.groups))
+        return fitting(self, pipeline, corpus)
+
+    def held_out(self, X, other, train, X_train, rng):
+        scored.append(set(self.groups))
+        return np.ones(len(X))
+
+    monkeypatch.setattr(module, "search", record)
+    monkeypatch.setattr(module.Found, "fit", record_fit)
+    monkeypatch.setattr(Task, "held_out", held_out)
+    found = validate(corpus, 3, np.random.default_rng(4))
+    assert len(found.best) == 240
+    for sets, fold in zip(seen, scored[::2], strict=True):
+        assert len(sets) == 3
+        assert all(not fold & each and len(fold | each) == 120 for each in sets)
 
 
-def test_tokens_with_a_table_and_their_embeddings_give_the_same_moments():
+def test_pairs_are_scored_by_rank_correlation():
+    rng = np.random.default_rng(6)
+    tokens, table, y = topics(rng, n=1000)
+    pairs = np.arange(1000).reshape(500, 2)
+    scores = (y[pairs[:, 0]] == y[pairs[:, 1]]) + 0.1 * rng.standard_normal(500)
+    advice = advise_pooling(tokens, table=table, pairs=pairs, scores=scores)
+    assert advice.goal == "similarity"
+    assert advice.score > advice.mean_score
+    assert advice.best != MEAN
+
+
+def test_pairs_that_hang_together_are_split_by_texts():
+    rng = np.random.default_rng(6)
+    tokens, table, y = topics(rng, n=100)
+    pairs = rng.integers(100, size=(600, 2))  # a graph in one piece
+    scores = (y[pairs[:, 0]] == y[pairs[:, 1]]) + 0.1 * rng.standard_normal(600)
+    advice = advise_pooling(tokens, table=table, pairs=pairs, scores=scores, n_folds=2)
+    assert advice.score > 0
+
+
+def test_without_labels_halves_of_a_text_find_each_other():
+    tokens, table, _ = topics(np.random.default_rng(7))
+    advice = advise_pooling(tokens, table=table)
+    assert advice.goal == "reliability"
+    assert 0.5 < advice.mean_score < advice.score < 1
+    assert advice.best.token_weights != "uniform" or advice.best.post != (None, None)
+
+
+def test_more_labels_or_better_pooling_is_answered_in_a_sentence():
     rng = np.random.default_rng(8)
-    table = rng.standard_normal((50, 7)).astype(np.float32) + 1
-    tokens = rng.integers(-10, 50, size=(400, 5))
-    tokens[:, 0] = np.abs(tokens[:, 0])
-    mask = tokens >= 0
-    a = as_sequences(tokens, table)
-    b = as_sequences(table[tokens], mask=mask)
-    weights = {name: pooling_weights(name, 5, mask) for name in ("mean", "late", "last")}
-    x, y = pool_all(a, weights), pool_all(b, weights)
-    for name, w in weights.items():
-        np.testing.assert_allclose(x[name], y[name], atol=1e-5)
-        direct = np.einsum("il,ild->id", w, np.where(mask[..., None], table[tokens], 0))
-        np.testing.assert_allclose(x[name], direct, atol=1e-5)
-        noises = [independent_noise(s, position_means(s), w, rng) for s in (a, b)]
-        np.testing.assert_allclose(*noises, atol=1e-5)
-        z = np.where(mask[..., None], table[tokens] - position_means(a), 0) * w[..., None]
-        np.testing.assert_allclose(noises[0], np.einsum("ild,ile->de", z, z) / 400, atol=1e-5)
+    T = rng.standard_normal((400, 6, 8))
+    y = rng.integers(2, size=400)
+    for sign in (1, -1):
+        T[np.arange(400), rng.integers(6, size=400), 0] += 3.0 * y * sign
+    advice = advise_pooling(T, labels=y)
+    assert "Pool better first" in advice.verdict
+    assert len(advice.curve.accuracies) == 4
+    assert advice.curve.accuracies[0] > advice.mean_curve.accuracies[0]
+    low, high = advice.curve.intervals[0]
+    assert low < advice.score < high
 
 
-def test_noise_from_drawn_words_has_no_bias():
-    """More words than enter: frequent ones are exact, rare ones right in the mean."""
-    rng = np.random.default_rng(12)
-    d, n_words = 6, 6000  # 2,000 of them are drawn
-    table = rng.standard_normal((n_words, d)) + 0.5
-    frequencies = np.arange(1, n_words + 1) ** -1.0
-    tokens = rng.choice(n_words, size=(3000, 8), p=frequencies / frequencies.sum())
-    data = as_sequences(tokens, table)
-    w, means = np.linspace(0.2, 0.05, 8), position_means(data)
-    z = (table[tokens] - means) * w[:, None]
-    exact = np.einsum("ild,ile->de", z, z) / len(tokens)
-    draws = np.array([independent_noise(data, means, w, rng) for _ in range(60)])
-    errors = draws.std(axis=0, ddof=1) / np.sqrt(60)
-    assert np.all(errors > 0)  # words were drawn
-    assert np.abs((draws.mean(axis=0) - exact) / errors).max() < 5
-    ours = np.linalg.norm(draws - exact, axis=(1, 2)).mean()
-    mass = np.bincount(tokens.ravel(), np.tile(w**2, 3000), minlength=n_words)
-    others = []
-    for _ in range(20):  # as many words, drawn without regard to their mass
-        some = rng.choice(n_words, 2000, replace=False)
-        part = z * np.isin(tokens, some)[..., None] * (mass.sum() / mass[some].sum())
-        others.append(np.linalg.norm(np.einsum("ild,ile->de", part, z) / len(tokens) - exact))
-    assert ours < 0.1 * np.mean(others)
+def test_answers_do_not_depend_on_how_sequences_are_given():
+    pandas = pytest.importorskip("pandas")
+    tokens, table, y = topics(np.random.default_rng(9), n=120)
+    first = advise_pooling(tokens, table=table, labels=y, goal="centroid")
+    words = np.array(["a", "b", "c"])[y]
+    for labels in (pandas.Series(words), pandas.Categorical(words), words.tolist()):
+        again = advise_pooling(tokens.tolist(), table=table, labels=labels, goal="centroid")
+        assert (again.best, again.score) == (first.best, first.score)
+    embedded = advise_pooling(table[tokens], tokens=tokens, labels=y, goal="centroid")
+    assert embedded.score == pytest.approx(first.score, abs=0.02)
 
 
-def test_long_sequences_are_cut_and_a_note_says_so():
-    rng = np.random.default_rng(13)
-    T = rng.standard_normal((300, 9, 12))
-    y = rng.integers(2, size=300)
-    T[:, 0, 0] += 2.0 * y
-    lengths = rng.integers(2, 10, size=300)
-    cut = advise_pooling(T, labels=y, lengths=lengths, max_length=5)
-    by_hand = advise_pooling(T[:, :5], labels=y, lengths=np.minimum(lengths, 5))
-    assert cut.length == 5
-    assert f"{np.sum(lengths > 5)} sequences have more than 5 tokens" in cut.notes[0]
-    assert cut.notes[1:] == by_hand.notes
-    for candidate in cut.candidates:
-        assert candidate.accuracy == by_hand[candidate.name].accuracy
-    # Padding at the beginning: the last tokens are kept.
-    late = np.arange(9) >= 9 - lengths[:, None]
-    end = advise_pooling(T, labels=y, mask=late, max_length=5)
-    by_hand = advise_pooling(T[:, 4:], labels=y, mask=late[:, 4:])
-    assert end["mean"].accuracy == by_hand["mean"].accuracy
-    with pytest.raises(ValueError, match="max_length must be such that every sequence keeps"):
-        advise_pooling(T, mask=np.arange(9) == rng.integers(9, size=(300, 1)), max_length=3)
+def test_frame_and_dictionary_have_every_trial(retrieval):
+    pytest.importorskip("pandas")
+    *_, advice = retrieval
+    frame = advice.to_frame()
+    assert len(frame) == len(advice.trials) > 20
+    assert frame["recommended"].sum() == 1
+    document = advice.to_dict()
+    assert document["best"]["name"] == advice.best.name
+    assert "fitted" not in document
+
+
+def test_page_is_one_file_with_everything_escaped(retrieval):
+    pytest.importorskip("matplotlib")
+    from attnlaw.plotting import pooling_page
+
+    *_, advice = retrieval
+    page = pooling_page(replace(advice, notes=("<script>alert(1)</script>",)))
+    assert "<script" not in page
+    assert "http" not in page
+    assert advice.best.name in page
+    assert page.count("<tr") > len(advice.trials)
 
 
 def test_progress_rises_to_one():
-    T = np.random.default_rng(14).standard_normal((200, 4, 6))
+    T = np.random.default_rng(14).standard_normal((60, 4, 6))
     shares = []
-    advise_pooling(T, labels=np.arange(200) % 2, progress=shares.append)
-    assert len(shares) == 1 + 9 + 1 + 6  # training, searches, evaluation, six poolings
+    advise_pooling(T, labels=np.arange(60) % 2, progress=shares.append)
     assert shares == sorted(set(shares))
-    assert 0 < shares[0] < shares[-1] == 1
-
-
-def test_the_answer_does_not_depend_on_threads(monkeypatch):
-    tokens, table, y = prefix_tokens(np.random.default_rng(15), 0.6, n=600)
-    mask = np.arange(L) < np.random.default_rng(16).integers(1, L + 1, size=600)[:, None]
-    several = advise_pooling(tokens, table=table, labels=y, mask=mask)
-    monkeypatch.setattr("attnlaw.diagnostics.pooling.poolings.WIDE", 1)
-    one = advise_pooling(tokens, table=table, labels=y, mask=mask)
-    for candidate in several.candidates:
-        same = one[candidate.name]
-        assert candidate.accuracy == same.accuracy
-        np.testing.assert_allclose(candidate.snr, same.snr, rtol=1e-5)
-        np.testing.assert_allclose(
-            candidate.predicted_accuracies, same.predicted_accuracies, rtol=1e-5
-        )
+    assert shares[-1] == 1
 
 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"max_length": 1}, "max_length must be"),
-        ({"labels": np.zeros(300)}, "2 to 200 classes with at least 4 sequences each, got '1 cl"),
-        ({"labels": np.arange(300)}, "the smallest of 1"),
-        ({"labels": np.zeros(5)}, "labels must be 300 numbers or words"),
-        ({"labels": np.full(300, np.nan)}, "labels must be finite"),
-        ({"n_folds": 1, "labels": np.arange(300) % 2}, "n_folds must be"),
-        ({"lengths": np.zeros(300, int)}, "lengths must be whole numbers from 1"),
+        ({"goal": "sorting", "labels": np.arange(60) % 2}, "goal must be one of 'classification'"),
+        ({"goal": "retrieval"}, "goal must be left out without labels"),
+        ({"labels": np.zeros(60)}, "2 to 200 classes"),
+        ({"labels": np.zeros(5)}, "labels must be 60 numbers or words"),
+        ({"labels": np.arange(60) % 2, "pairs": [[0, 1]]}, "left out beside labels"),
+        ({"pairs": np.zeros((3, 2), int), "scores": [1, 2, 3]}, "at least 12 pairs"),
+        ({"pairs": np.full((20, 2), 99), "scores": np.arange(20)}, "from 0 to 59"),
+        ({"pairs": np.zeros((20, 2), int), "scores": np.ones(20)}, "finite numbers that differ"),
+        ({"tokens": np.zeros((60, 3), int)}, r"tokens must be whole numbers of shape \(60, 4\)"),
+        ({"mask": np.full((60, 4), 2)}, "zeros and ones"),
     ],
 )
 def test_bad_arguments_are_named(settings, words):
-    T = np.random.default_rng(9).standard_normal((300, 4, 6))
+    T = np.random.default_rng(9).standard_normal((60, 4, 6))
     with pytest.raises(ValueError, match=words):
         advise_pooling(T, **settings)
 
 
-def test_too_few_sequences_are_refused():
-    with pytest.raises(ValueError, match="at least 12"):
-        advise_pooling(np.ones((10, 3, 4)))
+def test_adjusted_mutual_information_is_scikit_learns():
+    metrics = pytest.importorskip("sklearn.metrics")
+    rng = np.random.default_rng(10)
+    for n_classes in (2, 5, 17):
+        a = rng.integers(n_classes, size=300)
+        b = np.where(rng.random(300) < 0.5, a, rng.integers(n_classes, size=300))
+        wanted = metrics.adjusted_mutual_info_score(a, b)
+        assert_allclose(adjusted_mutual_information(a, b), wanted, rtol=1e-10)
 
 
-def test_picture_has_merit_weights_and_spectrum(labelled):
-    pytest.importorskip("matplotlib").use("Agg")
-    import matplotlib.pyplot as plt
+def test_errors_of_information_and_rank_correlation_are_those_of_new_draws():
+    """The values whose mean is a score have the standard error that the score has."""
+    from attnlaw.diagnostics.pooling.criteria import _information_values, _spearman_values
 
-    from attnlaw.plotting import draw_pooling
-
-    *_, advice = labelled
-    figure = draw_pooling(advice)
-    titles = [axes.get_title(loc="left") for axes in figure.axes]
-    assert titles == [f"{N} sequences of {L}", "weights", f"spectrum, {advice.best} pooling"]
-    plt.close(figure)
-
-
-def test_several_classes_are_predicted_too():
-    rng = np.random.default_rng(6)
-    y = rng.integers(3, size=600)
-    T = rng.standard_normal((600, 5, 20)).astype(np.float32)
-    T[:, :, :3] += 0.4 * np.eye(3)[y][:, None, :]
-    advice = advise_pooling(T, labels=np.array(["a", "b", "c"])[y])
-    assert advice.classes == ("a", "b", "c")
-    mean = advice["mean"]
-    low, high = mean.predicted_intervals[0]
-    assert low < mean.accuracy < high
-    assert mean.predicted_accuracies[2] > mean.predicted_accuracies[0] - 0.01
-    assert mean.independent_accuracy is None  # theory for two classes
+    rng = np.random.default_rng(11)
+    for values in (_information_values, _spearman_values):
+        scores, errors = [], []
+        for _ in range(300):
+            a = rng.integers(4, size=400)
+            b = np.where(rng.random(400) < 0.4, a, rng.integers(4, size=400))
+            if values is _spearman_values:
+                a, b = a + rng.standard_normal(400), b + rng.standard_normal(400)
+            each = values(a, b)
+            scores.append(each.mean())
+            errors.append(each.std(ddof=1) / np.sqrt(400))
+        seen = np.std(scores, ddof=1)
+        assert abs(np.mean(errors) / seen - 1) < 5 / np.sqrt(2 * 300)
 
 
-def test_no_pooling_at_or_below_the_largest_class_is_recommended():
-    rng = np.random.default_rng(17)
-    T = rng.standard_normal((200, 5, 20))
-    advice = advise_pooling(T, labels=np.arange(200) % 4 == 0)
-    assert advice.majority_accuracy == 0.75
-    assert advice.best == "mean"
-    assert advice["mean"].accuracy <= 0.75
-    assert "No pooling is recommended" in advice.verdict
-    assert "75.0 % of always answering the largest class" in advice.verdict
+def test_nearest_neighbours_and_centroids_leave_a_text_out():
+    """With its own vector, or a copy of it, each text of pure noise would be right."""
+    rng = np.random.default_rng(12)
+    X = rng.standard_normal((150, 20)).astype(np.float32)
+    y, twice = rng.integers(2, size=150), np.repeat(np.arange(150), 2)
+    for goal in ("retrieval", "centroid"):
+        task = Task(goal=goal, groups=twice, labels=y[twice], n_classes=2)
+        if goal == "centroid":
+            task = Task(goal=goal, groups=np.arange(150), labels=y, n_classes=2)
+        rows = X[twice] if goal == "retrieval" else X
+        share = task.values(rows, None, rng).mean()
+        assert abs(share - 0.5) < 5 * np.sqrt(0.25 * (1 + 2 / np.pi) / 150)
 
 
-def test_copies_stay_in_one_fold_and_count_once():
-    rng = np.random.default_rng(18)
-    T = rng.standard_normal((80, 4, 12))
-    y = rng.permutation(np.arange(80) % 2)
-    twice = np.repeat(np.arange(80), 2)
-    groups = copy_groups(as_sequences(T[twice]))
-    assert np.array_equal(groups, twice)
-    folds = Folds.of(y[twice], 4, rng, groups)
-    assert np.array_equal(folds.parts[::2], folds.parts[1::2])
-    advice = advise_pooling(T[twice], labels=y[twice])
-    assert "80 sequences are copies of others" in advice.notes[0]
-    # With copies on both sides of the split noise would be learned by heart.
-    right = advice["mean"].accuracy * 80
-    assert abs(right - 40) < 5 * np.sqrt(20 * (1 + 2 / np.pi))
-    once = advise_pooling(T, labels=y)
-    widths = [np.ptp(a["mean"].accuracy_interval) for a in (advice, once)]
-    np.testing.assert_allclose(*widths, rtol=0.05)
+def test_k_means_finds_separated_clusters():
+    rng = np.random.default_rng(13)
+    y = rng.integers(5, size=400)
+    X = unit_rows(np.eye(5, 12)[y] * 5 + rng.standard_normal((400, 12))).astype(np.float32)
+    assert adjusted_mutual_information(y, spherical_k_means(X, 5, rng)) > 0.9
 
 
-def test_standard_error_is_that_of_the_mean_of_groups():
-    rng = np.random.default_rng(19)
-    groups = np.repeat(np.arange(2000), 3)
-    draws = rng.standard_normal((300, 2000))[:, groups] + rng.standard_normal((300, 6000))
-    errors = [standard_error(values, groups) for values in draws]
-    seen = draws.mean(axis=1).std(ddof=1)
-    assert abs(np.mean(errors) / seen - 1) < 5 / np.sqrt(600)
-    naive = draws.std(axis=1, ddof=1).mean() / np.sqrt(6000)
-    assert naive < 0.75 * seen
+def test_names_say_every_choice():
+    assert PoolingPipeline().name == "mean"
+    assert PoolingPipeline(pooling="max", components_removed=0).name == "max, centred"
+    full = PoolingPipeline(token_weights="sif", smoothing=1e-4, components_removed=3)
+    assert full.name == "mean, sif a=0.0001, minus 3"
+    assert PoolingPipeline(token_weights="idf", whitening=0.1).name == "mean, idf, whitened s=0.1"
 
 
-def claims(T, y, rng):
-    """Whether any pooling is called better, or worse, than the mean."""
-    data = as_sequences(T)
-    study = LabelledStudy(data=data, folds=Folds.of(y, 4, rng, copy_groups(data)))
-    choices = {name: name for name in FIXED}
-    choices["trained"], by_fold = study.train(map)
-    choices["learned"] = rng.dirichlet(np.ones(T.shape[1]))
-    weights = {
-        name: pooling_weights(choice, T.shape[1]).astype(np.float32)
-        for name, choice in {**choices, **by_fold}.items()
-    }
-    study.evaluate(pool_all(data, weights), map)
-    intervals = [study.gain_interval(name, 5) for name in choices if name != "mean"]
-    return [any(low > 0 for low, _ in intervals), any(high < 0 for _, high in intervals)]
-
-
-def noise(kind, rng):
-    N = {"12": 12, "40": 40, "copies": 75}.get(kind, 150)
-    shape = (N, 6, 20)
-    T = rng.standard_t(3, shape) if kind == "heavy tails" else rng.standard_normal(shape)
-    y = rng.permutation(np.arange(N) % (3 if kind == "three classes" else 2))
-    rows = np.arange(2 * N) % N if kind == "copies" else np.arange(N)
-    return T[rows], y[rows]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["12", "40", "150", "copies", "heavy tails", "three classes"])
-def test_pure_noise_leaves_the_mean(kind):
-    """At most the nominal 2.5 % of either claim, as far as a binomial can tell."""
-    n = 300
-    found = [claims(*noise(kind, rng), rng) for rng in np.random.default_rng(0).spawn(n)]
-    assert np.max(np.sum(found, axis=0)) <= n * 0.025 + 2 * np.sqrt(n * 0.025)
-
-
-@pytest.mark.slow
-def test_gains_of_noise_have_the_error_of_cross_validation(monkeypatch):
-    """Taken for independent, the answers on folds would make claims of noise twice as often."""
-    n = 120
-    streams = np.random.default_rng(1).spawn(n)
-    assert np.sum([claims(*noise("40", rng), rng) for rng in streams]) <= 12
-    monkeypatch.setattr(classification, "CROSS_VALIDATION", 1.0)
-    streams = np.random.default_rng(1).spawn(n)
-    assert np.sum([claims(*noise("40", rng), rng) for rng in streams]) > 12
+def test_a_search_with_few_texts_tries_all_poolings():
+    tokens, table, y = topics(np.random.default_rng(15), n=60)
+    task = Task(goal="classification", groups=np.arange(60), labels=y, n_classes=3)
+    corpus = Corpus(data=as_sequences(tokens, table), ids=tokens, task=task)
+    found = search(corpus, np.random.default_rng(0))
+    tried = {trial.pipeline.pooling for trial in found.trials}
+    assert tried == {
+        "mean", "max", "mean+max", "first", "last", "late", "causal", "learned", "trained"
+    }  # fmt: skip
+    assert {trial.pipeline.token_weights for trial in found.trials} == {"uniform", "sif", "idf"}
+    assert any(0.5 / 60 < t.pipeline.smoothing < 10 / 60 for t in found.trials)  # 1/(N·SNR)

@@ -77,10 +77,10 @@ def test_padding_in_front_keeps_the_order_of_the_tokens(sequences):
 
 def test_single_precision_stays_single(sequences):
     single = sequences.astype(np.float32)
-    assert AttentionPooling().fit_transform(single).dtype == np.float32
+    assert AttentionPooling("mean").fit_transform(single).dtype == np.float32
     tokens = np.arange(180).reshape(30, 6)
     table = single.reshape(-1, 4)
-    assert AttentionPooling(table=table).fit_transform(tokens).dtype == np.float32
+    assert AttentionPooling("mean", table=table).fit_transform(tokens).dtype == np.float32
 
 
 def test_learned_weights_work_in_a_pipeline_and_a_grid_search():
@@ -130,7 +130,143 @@ def test_mistakes_are_named(arguments, X, words):
         AttentionPooling(**arguments).fit(X)
 
 
-def test_another_length_is_refused():
-    pooling = AttentionPooling().fit(np.ones((4, 3, 2)))
-    with pytest.raises(ValueError, match="X's length must be 3, got 5"):
+def test_sequences_of_another_length_are_pooled():
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((40, 8, 3))
+    pooling = AttentionPooling(np.arange(8.0)).fit(X)
+    assert_allclose(pooling.transform(X[:, :5]), np.einsum("l,nld->nd", np.arange(5.0), X[:, :5]))
+    longer = rng.standard_normal((4, 10, 3))
+    w = np.append(np.arange(8.0), [6.5, 6.5])  # the mean of the last quarter
+    assert_allclose(pooling.transform(longer), np.einsum("l,nld->nd", w, longer))
+    with pytest.raises(ValueError, match="X's dimension must be 3, got 2"):
         pooling.transform(np.ones((4, 5, 2)))
+
+
+def test_weights_are_trained_on_labels():
+    rng = np.random.default_rng(4)
+    y = rng.choice(["no", "yes"], 400)
+    X = rng.standard_normal((400, 6, 8))
+    X[:, 1, 0] += 2 * (y == "yes")
+    mask = np.arange(6) < rng.integers(2, 7, size=400)[:, None]
+    pooling = AttentionPooling("trained").fit(X, y, mask=mask.astype(np.int8))
+    assert np.argmax(pooling.weights_) == 1
+    assert pooling.weights_[1] > 0.4
+    assert pooling.transform(X[:, :4], mask=mask[:, :4]).shape == (400, 8)
+    with pytest.raises(ValueError, match="y must be given for weights='trained', got None"):
+        AttentionPooling("trained").fit(X)
+    with pytest.raises(ValueError, match="y must be 400 labels of two or more classes"):
+        AttentionPooling("trained").fit(X, np.zeros(400))
+
+
+def test_default_is_learned_and_a_wrong_name_lists_all_choices():
+    assert AttentionPooling().weights == "optimal"
+    with pytest.raises(ValueError, match="weights must be one of") as raised:
+        AttentionPooling("median").fit(np.ones((9, 2, 3)))
+    for name in (
+        "mean",
+        "causal",
+        "last",
+        "first",
+        "late",
+        "max",
+        "mean+max",
+        "optimal",
+        "trained",
+    ):
+        assert repr(name) in str(raised.value)
+
+
+def test_mean_and_maximum_side_by_side(sequences):
+    pooled = AttentionPooling("mean+max").fit_transform(sequences)
+    mean, largest = sequences.mean(axis=1), sequences.max(axis=1)
+    scale = 0.5 * np.sqrt(mean.var(axis=0).sum() / largest.var(axis=0).sum())
+    assert_allclose(pooled, np.hstack([mean, scale * largest]))
+    lengths = np.random.default_rng(0).integers(1, 7, size=30)
+    padded = pool_sequences(sequences, "max", lengths=lengths)
+    for i, n in enumerate(lengths):
+        assert_allclose(padded[i], sequences[i, :n].max(axis=0))
+
+
+def test_token_weights_are_those_of_the_formula():
+    rng = np.random.default_rng(5)
+    table = rng.standard_normal((7, 3))
+    tokens = rng.choice(6, p=[0.5, 0.2, 0.1, 0.1, 0.05, 0.05], size=(50, 4))
+    p = np.bincount(tokens.ravel(), minlength=7) / tokens.size
+    n = np.array([np.any(tokens == v, axis=1).sum() for v in range(7)])
+    wanted = {"sif": 0.1 / (0.1 + p), "idf": 1 + np.log(51 / (1 + n))}
+    for name, g in wanted.items():
+        pooling = AttentionPooling("mean", token_weights=name, smoothing=0.1, table=table)
+        w = g[tokens] / g[tokens].sum(axis=1, keepdims=True)
+        by_hand = np.einsum("nl,nld->nd", w, table[tokens])
+        assert_allclose(pooling.fit_transform(tokens), by_hand)
+        embedded = AttentionPooling("mean", token_weights=name, smoothing=0.1)
+        assert_allclose(
+            embedded.fit(table[tokens], tokens=tokens).transform(table[tokens], tokens=tokens),
+            by_hand,
+        )
+    with pytest.raises(ValueError, match="tokens must be given beside embeddings"):
+        AttentionPooling("mean", token_weights="sif").fit(table[tokens])
+
+
+def test_components_are_removed_and_vectors_whitened():
+    rng = np.random.default_rng(6)
+    X = rng.standard_normal((300, 4, 6)) * np.array([5, 3, 1, 1, 1, 1.0]) + 2
+    mean = X.mean(axis=1)
+    centred = mean - mean.mean(axis=0)
+    values, vectors = np.linalg.eigh(centred.T @ centred / 300)
+    removed = AttentionPooling("mean", components_removed=2).fit_transform(X)
+    rest = centred @ vectors[:, :4] @ vectors[:, :4].T
+    assert_allclose(removed, rest, atol=1e-10)
+    white = AttentionPooling("mean", whitening=1e-9).fit_transform(X)
+    assert_allclose(np.cov(white.T, bias=True) / values.mean(), np.eye(6), atol=1e-6)
+    half = AttentionPooling("mean", whitening=1.0).fit_transform(X)
+    shrunk = vectors * np.sqrt(values.mean() / (values + values.mean())) @ vectors.T
+    assert_allclose(half, centred @ shrunk, atol=1e-10)
+    with pytest.raises(ValueError, match="components_removed must be below 6, got 6"):
+        AttentionPooling("mean", components_removed=6).fit(X)
+
+
+PIPELINES = [
+    {"weights": "mean+max", "token_weights": "sif", "whitening": 0.5},
+    {"weights": "trained", "token_weights": "idf", "components_removed": 1},
+    {"weights": "optimal", "fallback": None, "random_state": 0},
+    {"weights": "causal"},
+]
+
+
+@pytest.mark.parametrize("settings", PIPELINES)
+def test_saved_poolings_pool_alike_without_pickle(tmp_path, settings):
+    rng = np.random.default_rng(7)
+    table = rng.standard_normal((50, 5)).astype(np.float32)
+    tokens = rng.integers(50, size=(90, 6))
+    tokens[:, 4:] = np.where(rng.random((90, 2)) < 0.5, -1, tokens[:, 4:])
+    pooling = AttentionPooling(**settings, table=table).fit(tokens, rng.integers(2, size=90))
+    pooling.save(tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["pooling.json", "pooling.npz"]
+    again = AttentionPooling.load(tmp_path)
+    assert_array_equal(again.transform(tokens), pooling.transform(tokens))
+    assert again.weights == pooling.weights
+    assert again.whitening == pooling.whitening
+    assert set(again.fitted.arrays()) == set(pooling.fitted.arrays())
+    (tmp_path / "pooling.json").write_text("{}")
+    with pytest.raises(ValueError, match="must be a folder with a saved pooling, got"):
+        AttentionPooling.load(tmp_path)
+
+
+def test_lists_tensors_and_series_are_taken():
+    rng = np.random.default_rng(8)
+    lengths = rng.integers(1, 6, size=20)
+    whole = rng.standard_normal((20, 5, 3))
+    ragged = [whole[i, :n] for i, n in enumerate(lengths)]
+    wanted = pool_sequences(whole, "late", lengths=lengths)
+    assert_allclose(AttentionPooling("late").fit_transform(ragged), wanted)
+    pandas = pytest.importorskip("pandas")
+    assert_allclose(AttentionPooling("late").fit_transform(pandas.Series(ragged)), wanted)
+    torch = pytest.importorskip("torch")
+    tensor = torch.tensor(whole, requires_grad=True)
+    for kind in (torch.bool, torch.uint8, torch.int16, torch.int64):
+        mask = (torch.arange(5) < torch.tensor(lengths)[:, None]).to(kind)
+        assert_allclose(pool_sequences(tensor, "late", mask=mask), wanted)
+    half = torch.tensor(whole, dtype=torch.bfloat16)
+    rough = AttentionPooling("late").fit_transform(half, mask=mask)
+    assert_allclose(rough, wanted, atol=0.02)

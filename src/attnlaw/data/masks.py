@@ -2,8 +2,8 @@ r"""Users' arrays, masks and lengths, and the weights that they leave: one rule 
 
 - Every sequence has at least one token. A sequence of length 0, a row of the mask without True
   and a row of negative tokens have no pooled vector, and are rejected by their row.
-- A mask is an array of bools, True where there is a token; lengths are whole numbers from 1 to L
-  for sequences padded at the end. One of them may be given, not both.
+- A mask is an array of bools, or of zeros and ones, True where there is a token; lengths are whole
+  numbers from 1 to L for sequences padded at the end. One of them may be given, not both.
 - Weights of positions that hold no token are dropped and the others rescaled to the same Σ|w|,
   so that the mean of the positions becomes the mean of the tokens.
 """
@@ -25,7 +25,11 @@ __all__ = [
     "remaining_weights",
 ]
 
-KINDS = {"fiu": "made of real numbers", "iu": "made of whole numbers", "b": "made of bools"}
+KINDS = {
+    "fiu": "made of real numbers",
+    "iu": "made of whole numbers",
+    "biu": "made of bools, or of zeros and ones",
+}
 
 
 def array(argument: str, value: Any, ndim: tuple[int, ...], kinds: str) -> Any:
@@ -43,6 +47,9 @@ def converted(argument: str, value: Any) -> Any:
     """Return `value` as it is if it is an array of NumPy's kind, else as an array in memory."""
     if isinstance(value, np.ma.MaskedArray):
         raise invalid_argument(argument, "an array without a mask of its own", value)
+    if hasattr(value, "detach") and hasattr(value, "cpu"):  # of torch
+        tensor = value.detach().cpu()
+        return (tensor.float() if "bfloat16" in str(tensor.dtype) else tensor).numpy()
     if hasattr(getattr(value, "dtype", None), "kind"):
         return getattr(value, "data", value) if hasattr(value, "dims") else value  # of xarray
     try:
@@ -215,9 +222,13 @@ def _checked(shape: tuple[int, int], mask: Any, lengths: Any) -> tuple[Any, Any]
     if mask is not None and lengths is not None:
         raise invalid_argument("lengths", "left out when a mask is given", lengths)
     if mask is not None:
-        mask = array("mask", mask, (2,), "b")
+        mask = array("mask", mask, (2,), "biu")
         if mask.shape != (N, L):
             raise invalid_argument("mask", f"of shape ({N}, {L})", mask)
+        if mask.dtype.kind != "b":
+            if ((mask != 0) & (mask != 1)).any():
+                raise invalid_argument("mask", "made of bools, or of zeros and ones", mask)
+            mask = mask != 0
     if lengths is not None:
         lengths = array("lengths", lengths, (1,), "iu")
         if lengths.shape != (N,):

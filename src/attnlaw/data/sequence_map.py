@@ -107,6 +107,17 @@ class Sequences:
             pooled[rows] = (each @ self.embed(rows)).reshape(-1, d)
         return pooled
 
+    @cached_property
+    def maximum(self) -> Floats:
+        """Largest value of each coordinate over the tokens of a sequence: (N, d)."""
+        largest = np.empty((self.shape[0], self.shape[2]), dtype=self.dtype)
+        for rows in self._blocks():
+            T = self.embed(rows)  # a copy where there is a mask
+            if self.mask is not None:
+                T[~self.mask[rows]] = -np.inf
+            largest[rows] = T.max(axis=1)
+        return largest
+
     def pool_many(
         self, weights: Sequence[NDArray[np.floating]], run: Callable[..., Iterable[None]] = map
     ) -> NDArray[np.float32]:
@@ -143,6 +154,10 @@ class Sequences:
 
     def take(self, rows: NDArray[np.intp], *, once: bool = False) -> "Sequences":
         """Return some of the sequences, as a copy; a cheap one if it is used only `once`."""
+        raise NotImplementedError
+
+    def with_mask(self, mask: NDArray[np.bool_]) -> "Sequences":
+        """Return the sequences with tokens only where the mask says."""
         raise NotImplementedError
 
     def cut(self, length: int) -> "Sequences":

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._checks import invalid_argument
-from attnlaw.data.masks import check_every_row_has_a_token, presence
+from attnlaw.data.masks import check_every_row_has_a_token, converted, presence
 from attnlaw.data.sequence_map import BLOCK_NUMBERS, Floats, Sequences
 
-__all__ = ["EmbeddedSequences", "Sequences", "TokenSequences", "as_sequences"]
+__all__ = ["EmbeddedSequences", "Sequences", "TokenSequences", "as_sequences", "padded"]
 
 COPY_BYTES = 2**28  # of embeddings that may be copied
 NEARLY_ALL = 0.8  # of a table in use: the rest is not worth a copy
@@ -50,6 +50,10 @@ class EmbeddedSequences(Sequences):
     def _positions(self, positions: slice) -> "EmbeddedSequences":
         mask = None if self.mask is None else self.mask[:, positions]
         return EmbeddedSequences(self._embeddings[:, positions], mask, self._index)
+
+    def with_mask(self, mask: NDArray[np.bool_]) -> "EmbeddedSequences":
+        """Return the sequences with tokens only where the mask says."""
+        return EmbeddedSequences(self._embeddings, mask, self._index)
 
     def embed(self, rows: slice) -> Floats:
         """Return T for some of the sequences, zero where there is no token: (n, L, d)."""
@@ -139,6 +143,10 @@ class TokenSequences(Sequences):
         mask = None if self.mask is None else self.mask[:, positions]
         return TokenSequences(self._tokens[:, positions], self._table, mask)
 
+    def with_mask(self, mask: NDArray[np.bool_]) -> "TokenSequences":
+        """Return the sequences with tokens only where the mask says."""
+        return TokenSequences(self._tokens, self._table, mask, kept_from=0.0)
+
     def embed(self, rows: slice) -> Floats:
         """Return T for some of the sequences, zero where there is no token: (n, L, d)."""
         T = np.take(self._table, self._tokens[rows], axis=0)
@@ -192,17 +200,24 @@ def as_sequences(
     Parameters
     ----------
     sequences : array of shape (N, length, d), or of int and shape (N, length)
-        Embeddings; or rows of `table`, negative where there is no token.
+        Embeddings; or rows of `table`, negative where there is no token. A list or a pandas
+        Series of N arrays of unequal length is padded; torch tensors are taken, too.
     table : array of shape (V, d), optional
         Embeddings of the tokens.
-    mask : array of bool and shape (N, length), optional
-        True where there is a token.
+    mask : array of bool or int and shape (N, length), optional
+        True or 1 where there is a token.
     lengths : array of int and shape (N,), optional
         The same for sequences padded at the end.
     """
     if isinstance(sequences, Sequences):
         return sequences
-    data = np.asarray(sequences)
+    data, own = padded(sequences)
+    if own is not None:
+        if mask is not None or lengths is not None:
+            raise invalid_argument(
+                "mask and lengths", "left out for sequences of unequal length", "one of them"
+            )
+        mask = own
     wanted = 3 if table is None else 2
     if data.ndim != wanted or 0 in data.shape:
         shape = "(n, length, dimension)" if table is None else "(n, length) beside a table"
@@ -225,7 +240,7 @@ def as_sequences(
     if data.min() < 0:
         present = (data >= 0) if present is None else present & (data >= 0)
         check_every_row_has_a_token("sequences", present)
-    E = np.asarray(table)
+    E = converted("table", table)
     if E.ndim != 2 or 0 in E.shape or E.dtype.kind not in "fiu":
         raise invalid_argument("table", "a non-empty array of real numbers with 2 axes", E)
     if E.dtype not in (np.float32, np.float64):
@@ -237,3 +252,31 @@ def as_sequences(
     if not np.isfinite(tokens._table).all():
         raise invalid_argument("table", "finite", E)
     return tokens
+
+
+def padded(sequences: Any) -> tuple[Any, NDArray[np.bool_] | None]:
+    """Return sequences as one array; if their lengths differ, padded, and where tokens are.
+
+    Examples
+    --------
+    >>> padded([[3, 4], [5]])
+    (array([[3, 4],
+           [5, 0]]), array([[ True,  True],
+           [ True, False]]))
+    """
+    dtype = getattr(sequences, "dtype", None)
+    if dtype is not None and getattr(dtype, "kind", "f") != "O":
+        return converted("sequences", sequences), None
+    parts = [converted("sequences", part) for part in sequences]
+    lengths = np.array([len(part) if part.ndim else 0 for part in parts])
+    shapes = {part.shape[1:] for part in parts}
+    if len(parts) == 0 or lengths.min() == 0 or len(shapes) > 1:
+        found = f"{len(parts)} of {len(shapes)} kinds, the shortest of {min(lengths, default=0)}"
+        raise invalid_argument("sequences", "arrays of one kind, none of them empty", found)
+    if lengths.min() == lengths.max():
+        return np.stack(parts), None
+    kind = np.result_type(*parts)
+    whole = np.zeros((len(parts), int(lengths.max()), *parts[0].shape[1:]), dtype=kind)
+    for row, part in zip(whole, parts, strict=True):
+        row[: len(part)] = part
+    return whole, np.arange(whole.shape[1]) < lengths[:, None]

@@ -2,7 +2,7 @@
 
 ============  =====================================================================
 ``tables/``   `inspect_table`: the spectrum of an embedding table, its outliers
-``pooling/``  `advise_pooling`: which pooling of given sequences keeps their signal
+``pooling/``  `advise_pooling`: which pooling of given texts does best what it is for
 ``heads/``    `inspect_heads`: attention maps beside heads that have learned nothing
 ============  =====================================================================
 
@@ -11,13 +11,19 @@ The readers of files are those of `attnlaw.data.readers`.
 """
 
 from attnlaw.data.readers import (
+    EmbeddedTexts,
     EmbeddingTable,
+    TextColumns,
+    embed_texts,
     encode_texts,
+    holds_texts,
     list_arrays,
     read_array,
     read_sequences,
     read_table,
+    read_texts,
     read_tokenizer,
+    read_word_vectors,
 )
 from attnlaw.diagnostics.heads import (
     AttentionMaps,
@@ -32,9 +38,12 @@ from attnlaw.diagnostics.heads import (
     model_attention,
     read_attention,
 )
-from attnlaw.diagnostics.pooling.advice import advise_pooling
-from attnlaw.diagnostics.pooling.candidates import PoolingAdvice, PoolingCandidate
+from attnlaw.diagnostics.pooling.advice import PoolingAdvice, advise_pooling
 from attnlaw.diagnostics.pooling.learning_curve import LearningCurve, predict_learning_curve
+from attnlaw.diagnostics.pooling.moments import TokenStatistics
+from attnlaw.diagnostics.pooling.poolings import PositionComparison, PositionPooling
+from attnlaw.diagnostics.pooling.positions import compare_positions
+from attnlaw.diagnostics.pooling.search import PoolingPipeline, Trial
 from attnlaw.diagnostics.tables.inspection import (
     TableOutlier,
     TableReport,
@@ -46,21 +55,30 @@ from attnlaw.diagnostics.tables.subsets import SubsetCheck, check_subsets
 
 __all__ = [
     "AttentionMaps",
+    "EmbeddedTexts",
     "EmbeddingTable",
     "HeadFinding",
     "HeadsReport",
     "LearningCurve",
     "PoolingAdvice",
-    "PoolingCandidate",
+    "PoolingPipeline",
+    "PositionComparison",
+    "PositionPooling",
     "SubsetCheck",
     "TableOutlier",
     "TableReport",
+    "TextColumns",
+    "TokenStatistics",
+    "Trial",
     "advise_pooling",
     "attention_maps",
     "check_subsets",
+    "compare_positions",
+    "embed_texts",
     "encode_texts",
     "head_histogram",
     "holds_attention",
+    "holds_texts",
     "inspect_heads",
     "inspect_table",
     "list_arrays",
@@ -74,5 +92,7 @@ __all__ = [
     "read_attention",
     "read_sequences",
     "read_table",
+    "read_texts",
     "read_tokenizer",
+    "read_word_vectors",
 ]

@@ -1,18 +1,43 @@
-"""Pool sequences of any kind by weights of any kind: the function behind `AttentionPooling`."""
+"""Pool sequences of any kind: positions, tokens and pooled vectors, as `AttentionPooling` does.
 
+A pooled vector is x_i = Σ_l u_il T_il with u_il ∝ w_l g_v(i,l), or the maximum of the tokens, or
+both; then x → (x − m)(1 − UUᵀ)(C + sλ̄)^(−1/2). The four choices are the weights w of the
+positions, the importance g of the tokens, the number of leading components U taken away, and the
+shrinkage s of the whitening.
+"""
+
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._checks import choice, invalid_argument, real_array
+from attnlaw._checks import Floats, choice, invalid_argument, real_array
 from attnlaw.data.masks import remaining_weights
-from attnlaw.data.sequences import as_sequences
+from attnlaw.data.sequences import Sequences, as_sequences
 from attnlaw.weights import BY_LENGTH, by_name
 
-__all__ = ["pool_sequences", "position_weights"]
+__all__ = [
+    "POOLINGS",
+    "TOKEN_WEIGHTS",
+    "PostProcessing",
+    "RowSpectrum",
+    "max_scale",
+    "pool",
+    "pool_sequences",
+    "position_weights",
+    "token_importance",
+    "weigh_tokens",
+    "weights_where_present",
+]
 
-NAMED = tuple(BY_LENGTH)
+Rows = NDArray[Any]  # float32 stays float32
+
+POSITIONS = (*BY_LENGTH, "first", "late")
+POOLINGS = (*POSITIONS, "max", "mean+max")
+TOKEN_WEIGHTS = ("uniform", "sif", "idf")
+
+MAX_SHARE = 0.5  # standard deviation of the maximum beside that of the mean in "mean+max"
 
 
 def pool_sequences(
@@ -22,27 +47,29 @@ def pool_sequences(
     table: ArrayLike | None = None,
     mask: Any = None,
     lengths: Any = None,
-) -> NDArray[Any]:
+) -> Rows:
     """Pool each sequence to one vector, x_i = Σ_l w_il T_il.
 
     Parameters
     ----------
     sequences : array of shape (N, length, d), or of int and shape (N, length)
-        Embeddings; or rows of `table`, negative where there is no token.
-    weights : "mean", "causal", "last" or array of shape (length,)
-        Named weights are those of each sequence's own tokens (their mean, causal attention
-        over them, the last of them). An array weighs positions; where some of them hold no
-        token, the weights that remain are rescaled to the same Σ|w|.
+        Embeddings; or rows of `table`, negative where there is no token. Lists of unequal
+        length and torch tensors are taken, too.
+    weights : str or array of shape (length,)
+        "mean", "causal", "last", "first" or "late" (w_l ∝ l): those of each sequence's own
+        tokens. "max": the largest value of each coordinate; "mean+max": both side by side. An
+        array weighs positions; where some of them hold no token, the weights that remain are
+        rescaled to the same Σ|w|.
     table : array of shape (V, d), optional
         Embeddings of the tokens.
-    mask : array of bool and shape (N, length), optional
-        True where there is a token.
+    mask : array of bool or int and shape (N, length), optional
+        True or 1 where there is a token.
     lengths : array of int and shape (N,), optional
         The same for sequences padded at the end.
 
     Returns
     -------
-    array of shape (N, d)
+    array of shape (N, d), or (N, 2d) for "mean+max"
         In float32 if the embeddings are, otherwise in float64.
 
     Examples
@@ -51,18 +78,65 @@ def pool_sequences(
     >>> pool_sequences(tokens, "mean", lengths=[2, 1])
     array([[2.],
            [5.]])
+    >>> pool_sequences([[[1.0], [3.0]], [[5.0]]], "mean+max")
+    array([[2., 3.],
+           [5., 5.]])
     """
-    data = as_sequences(sequences, table, mask=mask, lengths=lengths)
-    return data.pool(position_weights(weights, data.shape[1], data.mask))
+    return pool(as_sequences(sequences, table, mask=mask, lengths=lengths), weights)
+
+
+def pool(
+    data: Sequences,
+    weights: str | ArrayLike,
+    importance: Floats | None = None,
+    *,
+    scale: float = 1.0,
+) -> Rows:
+    """Return the pooled sequences; `importance` (N, L) is that of each token.
+
+    The importance enters averages; a maximum takes the tokens as they are. `scale` multiplies
+    the maximum in "mean+max".
+    """
+    if isinstance(weights, str) and weights == "max":
+        return data.maximum.copy()
+    both = isinstance(weights, str) and weights == "mean+max"
+    if isinstance(weights, str) and not both:
+        choice("weights", weights, POOLINGS)
+    if not isinstance(weights, str) and np.ndim(weights) == 2:
+        w = np.asarray(weights)
+    else:
+        w = position_weights("mean" if both else weights, data.shape[1], data.mask)
+    averages = data.pool(w if importance is None else weigh_tokens(w, importance))
+    if not both:
+        return averages
+    largest = data.maximum
+    return np.hstack([averages, largest * largest.dtype.type(scale)])
+
+
+def max_scale(pooled: Rows) -> float:
+    """Return the factor of the maximum in vectors pooled by "mean+max" with scale 1.
+
+    Half of the ratio of the standard deviations: with equal parts, whatever classifies the
+    vectors is regularised by the part that says less.
+    """
+    d = pooled.shape[1] // 2
+    total = np.sqrt(np.sum(np.var(pooled, axis=0, dtype=np.float64).reshape(2, d), axis=1))
+    return float(MAX_SHARE * total[0] / total[1]) if total.all() else 1.0
 
 
 def position_weights(
     weights: str | ArrayLike, length: int, mask: NDArray[np.bool_] | None = None
-) -> NDArray[np.float64]:
-    """Return weights as an array: (L,) if no token is missing, otherwise (N, L) as the mask."""
+) -> Floats:
+    """Return weights as an array: (L,) if no token is missing, otherwise (N, L) as the mask.
+
+    Examples
+    --------
+    >>> position_weights("late", 3).round(3)
+    array([0.167, 0.333, 0.5  ])
+    """
     L = length
     if isinstance(weights, str):
-        name = choice("weights", weights, NAMED)
+        name = choice("weights", weights, POSITIONS)
         if mask is None:
             return _named(name, L)
         each = np.zeros(mask.shape)
@@ -82,6 +156,148 @@ def position_weights(
     return remaining_weights(w, mask)
 
 
-def _named(name: str, length: int) -> NDArray[np.float64]:
+def weights_where_present(weights: Floats, mask: NDArray[np.bool_]) -> Floats:
+    """Return weights of positions (N, L); a sequence without tokens where they look gets its mean.
+
+    Examples
+    --------
+    >>> weights_where_present(np.array([0.0, 1.0]), np.array([[True, True], [True, False]]))
+    array([[0., 1.],
+           [1., 0.]])
+    """
+    lost = ~(mask & (weights != 0)).any(axis=1)
+    each = np.empty(mask.shape)
+    each[lost] = position_weights("mean", len(weights), mask[lost])
+    each[~lost] = position_weights(weights, len(weights), mask[~lost])
+    return each
+
+
+def _named(name: str, length: int) -> Floats:
     """Return the weights of a name; one token has all of the weight."""
+    if name == "first":
+        return np.asarray(np.eye(1, length)[0])
+    if name == "late":
+        return np.arange(1.0, length + 1) * (2 / (length * (length + 1)))
     return by_name(name, length) if length > 1 else np.ones(length)
+
+
+def weigh_tokens(weights: Floats, importance: Floats) -> Floats:
+    """Multiply the weights of positions by the importance of their tokens, to the same Σ|w|.
+
+    Examples
+    --------
+    >>> weigh_tokens(np.array([0.5, 0.5]), np.array([[1.0, 3.0], [0.0, 0.0]]))
+    array([[0.25, 0.75],
+           [0.5 , 0.5 ]])
+    """
+    w = np.broadcast_to(weights, importance.shape)
+    product = w * importance
+    left = np.abs(product).sum(axis=1, keepdims=True)
+    total = np.abs(w).sum(axis=1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(left > 0, product * (total / left), w))
+
+
+def token_importance(
+    name: str,
+    tokens: NDArray[np.integer[Any]],
+    mask: NDArray[np.bool_] | None,
+    n_tokens: int,
+    *,
+    smoothing: float = 1e-3,
+) -> Floats:
+    """Return the importance g of V tokens from sequences in which they occur.
+
+    Parameters
+    ----------
+    name : "uniform", "sif" or "idf"
+        1; smooth inverse frequency a/(a + p_v), p_v the share of the text; smooth inverse
+        document frequency 1 + log((1 + N)/(1 + n_v)), n_v the number of sequences with token v.
+    tokens : array of int and shape (N, L)
+        Ids from 0 to V − 1.
+    mask : array of bool and shape (N, L), optional
+        True where there is a token.
+    n_tokens : int
+        V.
+    smoothing : float
+        a > 0.
+
+    Notes
+    -----
+    Smooth inverse frequency is the optimum of docs/theory/vocabulary.md, "The best token weights",
+    which gives a, too.
+
+    Examples
+    --------
+    >>> tokens = np.array([[0, 0], [0, 1]])
+    >>> token_importance("sif", tokens, None, 3, smoothing=0.25)
+    array([0.25, 0.5 , 1.  ])
+    """
+    if choice("token_weights", name, TOKEN_WEIGHTS) == "uniform":
+        return np.ones(n_tokens)
+    present = np.ones(tokens.shape, dtype=bool) if mask is None else mask
+    if name == "sif":
+        counts = np.bincount(tokens[present], minlength=n_tokens)
+        return np.asarray(smoothing / (smoothing + counts / counts.sum()))
+    N = len(tokens)
+    rows = np.broadcast_to(np.arange(N)[:, None], tokens.shape)[present]
+    cells = np.unique(rows * np.int64(n_tokens) + tokens[present])
+    occurs_in = np.bincount(cells % n_tokens, minlength=n_tokens)
+    return np.asarray(1 + np.log((1 + N) / (1 + occurs_in)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PostProcessing:
+    """What is done to pooled vectors: x → (x − m)(1 − UᵀU) A."""
+
+    mean: Floats | None = None  # m (d,); None: vectors are left as they are
+    components: Floats | None = None  # U (k, d)
+    matrix: Floats | None = None  # A (d, d)
+
+    def apply(self, rows: Rows) -> Rows:
+        """Return the vectors after processing, in their own precision."""
+        if self.mean is None:
+            return rows
+        Z = rows - self.mean.astype(rows.dtype)
+        if self.components is not None and len(self.components):
+            U = self.components.astype(rows.dtype)
+            Z -= (Z @ U.T) @ U
+        return np.asarray(Z if self.matrix is None else Z @ self.matrix.astype(rows.dtype))
+
+
+class RowSpectrum:
+    """Mean and principal components of rows, from which post-processing is made."""
+
+    def __init__(self, rows: Rows) -> None:
+        n, self.dimension = rows.shape
+        self.mean = rows.mean(axis=0, dtype=np.float64)
+        X = rows - self.mean.astype(rows.dtype)
+        small = n < self.dimension
+        values, vectors = np.linalg.eigh((X @ X.T if small else X.T @ X) / rows.dtype.type(n))
+        values = np.maximum(values[::-1].astype(np.float64), 0.0)
+        vectors = vectors[:, ::-1]
+        if small:
+            kept = values > 1e-6 * values[0]
+            values = values[kept]
+            vectors = (X.T @ vectors[:, kept]) / np.sqrt(n * values).astype(rows.dtype)
+        self.values, self.vectors = values, vectors  # falling; (d, rank)
+
+    def processing(self, n_removed: int | None, whitening: float | None) -> PostProcessing:
+        """Return the processing that takes away components and whitens; None twice: none.
+
+        (C + sλ̄)^(−1/2) = (sλ̄)^(−1/2) + V[(λ + sλ̄)^(−1/2) − (sλ̄)^(−1/2)]Vᵀ, times √λ̄ so that the
+        scale of the vectors does not change; λ̄ is the mean eigenvalue.
+        """
+        if n_removed is None and whitening is None:
+            return PostProcessing()
+        U = self.vectors[:, : n_removed or 0].T
+        if whitening is None:
+            return PostProcessing(mean=self.mean, components=U)
+        mean_value = max(float(self.values.sum()) / self.dimension, np.finfo(float).tiny)
+        floor = whitening * mean_value
+        inside = np.sqrt(mean_value / (self.values + floor))
+        outside = 1 / np.sqrt(whitening)
+        V = self.vectors
+        A = (V * (inside - outside).astype(V.dtype)) @ V.T
+        A[np.diag_indices_from(A)] += V.dtype.type(outside)
+        return PostProcessing(mean=self.mean, components=U, matrix=A)

@@ -14,9 +14,9 @@ from attnlaw.diagnostics import (
     AttentionMaps,
     HeadFinding,
     HeadsReport,
-    PoolingAdvice,
+    PositionComparison,
     TableReport,
-    advise_pooling,
+    compare_positions,
     holds_attention,
     inspect_heads,
     inspect_table,
@@ -116,7 +116,7 @@ class SequenceFinding:
     source: str  # Python lines that make `sequences`
     shape: tuple[int, ...]
     learned: PoolingWeights
-    advice: PoolingAdvice
+    advice: PositionComparison
 
 
 Finding = TableFinding | SequenceFinding | HeadsFinding
@@ -198,7 +198,7 @@ def _sequence_finding(
         source=source,
         shape=T.shape,
         learned=al.learn_pooling_weights(T, rng=seed),
-        advice=advise_pooling(T, rng=seed),
+        advice=compare_positions(T, rng=seed),
     )
 
 

@@ -5,7 +5,8 @@ from .curves import plot_weights as plot_weights
 from .heads import draw_head as draw_head
 from .heads import draw_heads as draw_heads
 from .heads import plot_head as plot_head
-from .poolings import draw_pooling as draw_pooling
+from .poolings import draw_positions as draw_positions
+from .poolings import pooling_page as pooling_page
 from .spectra import draw_table as draw_table
 from .spectra import plot_law as plot_law
 from .spectra import plot_outlier as plot_outlier
@@ -15,7 +16,7 @@ from .spectra import plot_table as plot_table
 __all__ = [
     "draw_head",
     "draw_heads",
-    "draw_pooling",
+    "draw_positions",
     "draw_table",
     "plot_alignment",
     "plot_head",
@@ -25,5 +26,6 @@ __all__ = [
     "plot_spectrum",
     "plot_table",
     "plot_weights",
+    "pooling_page",
     "style",
 ]

@@ -1,11 +1,13 @@
-"""The picture of a pooling advice: merit, weights, and the spectrum of the best."""
+"""Pictures of weights of positions, and the page of a pooling advice."""
 
+from collections.abc import Iterable
+from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attnlaw._extras import require
-from attnlaw.diagnostics import PoolingAdvice, PoolingCandidate
+from attnlaw.diagnostics import LearningCurve, PoolingAdvice, PositionComparison, PositionPooling
 from attnlaw.laws import SeparableLaw, bin_spectrum
 from attnlaw.plotting import style
 from attnlaw.plotting.spectra import draw_binned, draw_outliers
@@ -14,12 +16,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_pooling"]
+__all__ = ["draw_positions", "pooling_page"]
 
 _LOOK = {"trained": "optimal"}  # names of ours that share the colour of another
 
 
-def draw_pooling(advice: PoolingAdvice) -> "Figure":
+def draw_positions(advice: PositionComparison) -> "Figure":
     """Draw how the poolings fare, their weights, and the spectrum of the recommended one."""
     require("matplotlib", extra="figures", purpose="A picture")
     import matplotlib.pyplot as plt
@@ -34,7 +36,7 @@ def draw_pooling(advice: PoolingAdvice) -> "Figure":
     return figure
 
 
-def _draw_merit(axes: "Axes", advice: PoolingAdvice) -> None:
+def _draw_merit(axes: "Axes", advice: PositionComparison) -> None:
     places = np.arange(len(advice.candidates))[::-1]
     for place, candidate in zip(places, advice.candidates, strict=True):
         interval = candidate.accuracy_interval or candidate.snr_interval
@@ -64,7 +66,7 @@ def _draw_merit(axes: "Axes", advice: PoolingAdvice) -> None:
         axes.legend(loc="lower right")
 
 
-def _draw_weights(axes: "Axes", advice: PoolingAdvice) -> None:
+def _draw_weights(axes: "Axes", advice: PositionComparison) -> None:
     from matplotlib.ticker import MaxNLocator
 
     positions = np.arange(1, advice.length + 1)
@@ -88,7 +90,7 @@ def _draw_weights(axes: "Axes", advice: PoolingAdvice) -> None:
     axes.legend(ncols=2)
 
 
-def _draw_spectrum(axes: "Axes", candidate: PoolingCandidate, n_samples: int) -> None:
+def _draw_spectrum(axes: "Axes", candidate: PositionPooling, n_samples: int) -> None:
     law = SeparableLaw(candidate.noise_spectrum, ratio=len(candidate.noise_spectrum) / n_samples)
     binned = bin_spectrum(candidate.eigenvalues, laws={"if tokens were independent": law})
     draw_binned(axes, binned, "pooled sequences")
@@ -100,6 +102,125 @@ def _draw_spectrum(axes: "Axes", candidate: PoolingCandidate, n_samples: int) ->
     axes.legend()
 
 
-def _look(candidate: PoolingCandidate) -> tuple[str, str]:
+def _look(candidate: PositionPooling) -> tuple[str, str]:
     name = _LOOK.get(candidate.name, candidate.name)
     return style.WEIGHTINGS[name], style.WEIGHTING_MARKERS[name]
+
+
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Which pooling: {title}</title>
+<style>
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
+  color: #222; }}
+table {{ border-collapse: collapse; margin: 1rem 0; }}
+th, td {{ padding: .25rem .8rem; text-align: right; border-bottom: 1px solid #ddd; }}
+th:first-child, td:first-child {{ text-align: left; }}
+.use {{ font-weight: 600; }} .verdict {{ font-size: 1.1rem; }} svg {{ max-width: 100%; }}
+</style></head><body>
+<h1>Which pooling: {title}</h1>
+<p class="verdict">{verdict}</p>
+{body}
+</body></html>
+"""
+
+
+def pooling_page(advice: PoolingAdvice) -> str:
+    """Return the advice as one page of HTML that needs nothing else."""
+    held_out = [
+        ("best of a search", advice.score, advice.score_interval, style.WEIGHTINGS["optimal"]),
+        ("mean", advice.mean_score, advice.mean_interval, style.WEIGHTINGS["mean"]),
+    ]
+    parts = [
+        f"<p>{advice.n_texts} texts of up to {advice.length} tokens in {advice.dimension} "
+        f"dimensions{f', {len(advice.classes)} classes' if advice.classes else ''}. Score: "
+        f"{escape(advice.score_name)}.</p>",
+        "<h2>On folds that the search has not seen</h2>",
+        _bars(held_out, advice.majority_accuracy),
+        _table(
+            ("", "score", "95 %"),
+            [(n, _percent(v), _ends(i)) for n, v, i, _ in held_out]
+            + [("gain", f"{100 * advice.gain:+.1f}", _ends(advice.gain_interval, "+"))],
+        ),
+        f"<p>Found without each fold: {escape('; '.join(advice.chosen))}.</p>",
+    ]
+    curves = {advice.best.name: advice.curve, "mean": advice.mean_curve}
+    rows = [_curve_row(name, curve) for name, curve in curves.items() if curve is not None]
+    if rows:
+        parts.append("<h2>Predicted accuracy with more labels</h2>")
+        heads = ("", "now", "twice", "95 %", "four times", "infinitely many")
+        parts.append(_table(heads, rows))
+    parts.append("<h2>What was tried</h2>")
+    parts.append("<p>Scores of a search, which are optimistic; more texts, better known.</p>")
+    parts.append(
+        _table(
+            ("pooling", "score", "gain on the mean", "texts"),
+            [
+                (t.pipeline.name, _percent(t.score), f"{100 * t.gain:+.1f}", str(t.n_texts))
+                for t in advice.trials
+            ],
+            advice.best.name,
+        )
+    )
+    if advice.notes:
+        notes = "".join(f"<li>{escape(note)}</li>" for note in advice.notes)
+        parts.append(f"<h2>Notes</h2><ul>{notes}</ul>")
+    return PAGE.format(
+        title=escape(advice.best.name), verdict=escape(advice.verdict), body="\n".join(parts)
+    )
+
+
+def _table(
+    headings: Iterable[str], rows: Iterable[Iterable[str]], marked: str | None = None
+) -> str:
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in headings)
+    lines = []
+    for row in rows:
+        cells = list(row)
+        kind = ' class="use"' if cells[0] == marked else ""
+        lines.append(f"<tr{kind}>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>")
+    return f"<table><tr>{head}</tr>{''.join(lines)}</table>"
+
+
+def _bars(rows: list[tuple[str, float, tuple[float, float], str]], majority: float | None) -> str:
+    """Draw scores with their intervals, and the largest class, as an SVG."""
+    ends = [end for _, _, interval, _ in rows for end in interval]
+    ends += [] if majority is None else [majority]
+    low, high = min(ends), max(ends)
+    span = max(high - low, 1e-9)
+
+    def x(value: float) -> float:
+        return 150 + 420 * (value - low + 0.05 * span) / (1.1 * span)
+
+    lines = []
+    for i, (name, value, (left, right), colour) in enumerate(rows):
+        y = 25 + 32 * i
+        lines.append(
+            f'<text x="140" y="{y + 5}" text-anchor="end" font-size="13">{escape(name)}</text>'
+            f'<line x1="{x(left):.1f}" x2="{x(right):.1f}" y1="{y}" y2="{y}" stroke="{colour}" '
+            f'stroke-width="3"/><circle cx="{x(value):.1f}" cy="{y}" r="5" fill="{colour}"/>'
+            f'<text x="{x(right) + 8:.1f}" y="{y + 5}" font-size="13">{_percent(value)}</text>'
+        )
+    height = 20 + 32 * len(rows)
+    if majority is not None:
+        lines.append(
+            f'<line x1="{x(majority):.1f}" x2="{x(majority):.1f}" y1="8" y2="{height - 8}" '
+            f'stroke="{style.EDGE}" stroke-dasharray="3 3"/><text x="{x(majority):.1f}" '
+            f'y="{height + 8}" font-size="11" text-anchor="middle">largest class</text>'
+        )
+    return (
+        f'<svg viewBox="0 0 640 {height + 14}" width="640" role="img" '
+        f'aria-label="Scores on folds held out">{"".join(lines)}</svg>'
+    )
+
+
+def _curve_row(name: str, curve: LearningCurve) -> tuple[str, ...]:
+    now, twice, four, most = map(_percent, curve.accuracies)
+    return name, now, twice, _ends(curve.intervals[1]), four, most
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f}"
+
+
+def _ends(interval: tuple[float, float], sign: str = "") -> str:
+    return f"{100 * interval[0]:{sign}.1f} to {100 * interval[1]:{sign}.1f}"

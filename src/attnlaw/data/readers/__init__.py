@@ -2,7 +2,7 @@
 
 ``entries`` describes one array of a file and holds the limits of memory, ``array_files`` (.npy,
 .npz, .safetensors) and ``gguf_files`` find arrays, ``tables`` (sequences, too) and
-``vocabularies`` say what they mean.
+``vocabularies`` say what they mean; ``texts`` reads texts and runs a local model on them.
 """
 
 from attnlaw.data.readers.entries import Entry, limited_memory
@@ -14,17 +14,31 @@ from attnlaw.data.readers.tables import (
     read_sequences,
     read_table,
 )
+from attnlaw.data.readers.texts import (
+    EmbeddedTexts,
+    TextColumns,
+    embed_texts,
+    holds_texts,
+    read_texts,
+    read_word_vectors,
+)
 from attnlaw.data.readers.vocabularies import encode_texts, read_tokenizer
 
 __all__ = [
+    "EmbeddedTexts",
     "EmbeddingTable",
     "Entry",
     "SequenceData",
+    "TextColumns",
+    "embed_texts",
     "encode_texts",
+    "holds_texts",
     "limited_memory",
     "list_arrays",
     "read_array",
     "read_sequences",
     "read_table",
+    "read_texts",
     "read_tokenizer",
+    "read_word_vectors",
 ]

@@ -1,320 +1,399 @@
-"""Which pooling to use on your own sequences, how sure that is, and what more data would bring."""
+"""Which pooling to use on your own texts, how sure that is, and what more labels would bring."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import count as count_from
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._checks import Floats, Random, count, invalid_argument, random_generator
-from attnlaw.data.sequences import Sequences, as_sequences
-from attnlaw.diagnostics.pooling.candidates import (
-    PoolingAdvice,
-    PoolingCandidate,
-    best_pooling,
-    cut_note,
-    pooling_notes,
-    pooling_verdict,
-)
-from attnlaw.diagnostics.pooling.classification import (
-    Folds,
-    LabelledStudy,
-    simultaneous_quantile,
-)
-from attnlaw.diagnostics.pooling.coherence import Coherence, measure_coherence
-from attnlaw.diagnostics.pooling.learning_curve import MULTIPLES
-from attnlaw.diagnostics.pooling.moments import (
-    Basis,
-    covariance,
-    independent_noise,
-    position_means,
-)
+from attnlaw._checks import Floats, Random, choice, count, invalid_argument, random_generator
+from attnlaw._extras import require
+from attnlaw.data.sequences import Sequences, as_sequences, padded
+from attnlaw.diagnostics.pooling.classification import CROSS_VALIDATION, simultaneous_quantile
+from attnlaw.diagnostics.pooling.criteria import GOALS, SCORES, Task
+from attnlaw.diagnostics.pooling.learning_curve import LearningCurve, predict_learning_curve
+from attnlaw.diagnostics.pooling.moments import TokenStatistics, token_statistics
 from attnlaw.diagnostics.pooling.poolings import (
-    FIXED,
-    Rows,
-    Run,
     copy_groups,
-    pool_all,
-    pooling_weights,
+    cut_note,
     side_by_side,
+    standard_error,
 )
-from attnlaw.diagnostics.tables.noise import rank_groups
-from attnlaw.estimators.outliers import outlier_test
-from attnlaw.theory.general_covariance import SpikedCovariance
+from attnlaw.diagnostics.pooling.positions import checked_labels, cut_sequences
+from attnlaw.diagnostics.pooling.search import (
+    MEAN,
+    Corpus,
+    Found,
+    PoolingPipeline,
+    Trial,
+    Validation,
+    search,
+    validate,
+)
+from attnlaw.estimators.fitted_pooling import FittedPooling
 
-__all__ = ["advise_pooling"]
+__all__ = ["PoolingAdvice", "advise_pooling"]
 
-Choice = str | Floats  # a pooling, as `pooling_weights` takes it
+Interval = tuple[float, float]
 
-LEARNED_FROM = 3000  # sequences from which weights are learned without labels
-EVALUATED_ON = 50_000  # sequences that are pooled and classified
-MOST_OUTLIERS = 50  # that are counted
-N_SEARCHES = 9  # three to prepare, and each with signs and without
-TRAINED, LEARNED, EVALUATED = 0.15, 0.6, 0.8  # share of the work that is done by then, about
+EVALUATED_ON = 20_000  # texts that are looked at
+VALIDATED, CURVES = 0.75, 0.95  # share of the work that is done by then, about
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolingAdvice:
+    """The pooling to use, how it was found, and what to make of it. Intervals are at 95 %."""
+
+    goal: str
+    score_name: str
+    n_texts: int  # N
+    length: int  # L
+    dimension: int  # d
+    classes: tuple[str, ...]  # names of the labels; empty without
+    majority_accuracy: float | None  # of always answering the largest class
+    best: PoolingPipeline  # to use: what the search found if its gain is real, otherwise the mean
+    found: PoolingPipeline  # best of a search on all texts
+    trials: tuple[Trial, ...]  # all that were tried there; their scores are those of a search
+    chosen: tuple[str, ...]  # what the search found without each fold
+    score: float  # on folds held out, of what the search finds without them
+    score_interval: Interval
+    mean_score: float  # of the mean on the same folds
+    mean_interval: Interval
+    gain: float  # their difference
+    gain_interval: Interval
+    curve: LearningCurve | None  # accuracy of `best` at N, 2N, 4N, ∞; for classification
+    mean_curve: LearningCurve | None  # of the mean
+    tokens: TokenStatistics | None
+    mean_snr: float | None  # signal-to-noise ratio of the mean, along what positions share
+    n_reliable: int  # components of the mean that can be trusted; 0 if not asked for
+    notes: tuple[str, ...]
+    verdict: str
+    fitted: FittedPooling = field(repr=False)  # `best`, fitted to the texts
+
+    def transformer(self, table: ArrayLike | None = None) -> Any:
+        """Return `best` as a fitted scikit-learn object; give the table again for token ids."""
+        from attnlaw.estimators.attention_pooling import AttentionPooling
+
+        return AttentionPooling.from_fitted(self.fitted, table=table)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all but the fitted arrays, as plain values."""
+        names = (f.name for f in fields(self) if f.name != "fitted")
+        found = {name: getattr(self, name) for name in names}
+        return found | {
+            "best": {"name": self.best.name, **asdict(self.best)},
+            "found": {"name": self.found.name, **asdict(self.found)},
+            "trials": [{"name": t.pipeline.name, **asdict(t)} for t in self.trials],
+        }
+
+    def to_frame(self) -> Any:
+        """Return the pipelines that were tried as a pandas table, best first."""
+        pandas = require("pandas", extra="sweeps", purpose="A table")
+        rows = [
+            {
+                "name": trial.pipeline.name,
+                **asdict(trial.pipeline),
+                "score": trial.score,
+                "gain": trial.gain,
+                "n_texts": trial.n_texts,
+                "recommended": trial.pipeline == self.best,
+            }
+            for trial in self.trials
+        ]
+        return pandas.DataFrame(rows)
 
 
 def advise_pooling(
     sequences: Any,
     *,
     table: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
+    labels: Any = None,
+    tokens: Any = None,
+    pairs: ArrayLike | None = None,
+    scores: ArrayLike | None = None,
     mask: Any = None,
     lengths: Any = None,
+    goal: str | None = None,
     n_folds: int = 4,
     max_length: int = 512,
     rng: Random = 0,
     progress: Callable[[float], None] | None = None,
 ) -> PoolingAdvice:
-    """Rank poolings of your sequences, with labels or without.
+    """Find the pooling of your texts that does best what you need it for.
 
     Parameters
     ----------
     sequences : array of shape (N, L, d), or of int and shape (N, L)
-        Embeddings; or rows of `table`, negative where there is no token.
+        Embeddings; or rows of `table`, negative where there is no token. Lists of unequal
+        length and torch tensors are taken, too.
     table : array of shape (V, d), optional
         Embeddings of the tokens.
     labels : array of shape (N,), optional
-        Class of each sequence.
+        Class of each text: numbers, words or a pandas Series.
+    tokens : array of int and shape (N, L), optional
+        Token ids of embeddings; without them token weights are not tried.
+    pairs, scores : arrays of shape (P, 2) and (P,), optional
+        Pairs of texts, and how similar they are; instead of labels.
     mask, lengths
         Where tokens are, as for `attnlaw.estimators.pool_sequences`.
+    goal : "classification", "centroid", "retrieval" or "clustering", optional
+        What the labels are for: a linear classifier (the default), the nearest class mean, the
+        nearest neighbours, or k-means.
     n_folds : int
         Of the cross-validation.
     max_length : int
         Longer sequences are cut to so many tokens, the first ones (the last ones if padding comes
-        first), and a note says so. Time grows faster than the square of it.
+        first), and a note says so.
     rng : Generator, int or None
-        Draws halves, folds and subsets.
+        Draws folds and subsets.
     progress : callable or None
         Called with the share of the work that is done, from 0 to 1.
 
     Returns
     -------
     PoolingAdvice
-        Mean, last, late-weighted, causal and learned pooling (and label-trained with labels), by
-        accuracy if there are labels and by signal-to-noise ratio otherwise.
 
     Notes
     -----
-    Without labels, signal is what positions have in common (`measure_coherence`): on natural text
-    that may be syntax rather than topic, and only labels can tell. With labels the accuracy at
-    more sequences is predicted, too (`predict_learning_curve`), and for two classes what it would
-    be if tokens were independent (docs/theory/classification.md, "Any noise, classes of any
-    size"). A pooling is recommended over the mean only if it is better at 95 % over all
-    comparisons together, and better than always answering the largest class. Copies of a
-    sequence are held out together.
+    Tried are nine poolings, token weights and post-processing (`PoolingPipeline`), in a search
+    that is repeated without each fold and scored on it: the gain over the mean is that of the
+    whole procedure on texts that it has not seen, with one comparison. The mean is recommended
+    unless the interval of the gain lies above zero, and unless the score is above that of always
+    answering the largest class. Without labels or pairs the score is reliability: how often the
+    second half of a text is nearer to the first than that of another text.
 
     Examples
     --------
+    Classes differ in the largest token, not in the mean:
+
     >>> rng = np.random.default_rng(0)
-    >>> T = rng.standard_normal((600, 6, 20))
-    >>> signs = rng.choice([-1.0, 1.0], 600)
-    >>> T[:, :2, 0] += signs[:, None]        # only the first two positions know the class
-    >>> advice = advise_pooling(T, labels=signs)
-    >>> advice.best, advice.candidates[-1].name
-    ('learned', 'last')
+    >>> T = rng.standard_normal((400, 6, 8))
+    >>> y = rng.integers(2, size=400)
+    >>> T[np.arange(400), rng.integers(6, size=400), 0] += 3.0 * y
+    >>> T[np.arange(400), rng.integers(6, size=400), 0] -= 3.0 * y
+    >>> advise_pooling(T, labels=y).best.pooling
+    'mean+max'
     """
+    own_ids = sequences if table is not None else tokens
     data = as_sequences(sequences, table, mask=mask, lengths=lengths)
     N, L, d = data.shape
     if N < 12 or L < 2 or d < 2:
         words = "at least 12, of at least 2 tokens and dimensions"
         raise invalid_argument("sequences", words, data.shape)
-    data, n_cut = _cut(data, count("max_length", max_length, at_least=2))
+    data, ids, n_cut = _cut(data, own_ids, count("max_length", max_length, at_least=2))
     generator = random_generator(rng)
-    y = None if labels is None else _checked_labels(labels, N)
-    if N > EVALUATED_ON:
-        rows = np.sort(generator.choice(N, EVALUATED_ON, replace=False))
-        data, y = data.take(rows), None if y is None else y[rows]
+    y = None if labels is None else checked_labels(labels, N)
     groups = copy_groups(data)
-
-    study = None
-    if y is not None:
-        folds = Folds.of(y, count("n_folds", n_folds, at_least=2), generator, groups)
-        study = LabelledStudy(data=data, folds=folds)
-    with side_by_side(d) as run:
-        candidates, coherence = _candidates(data, groups, study, N, generator, run, progress)
-    ranked_by, majority = "snr", None
-    if study is not None:
-        ranked_by, majority = "accuracy", study.folds.majority_accuracy
-    candidates.sort(key=lambda candidate: getattr(candidate, ranked_by), reverse=True)
-    best = best_pooling(candidates, ranked_by, majority)
-    n_copies = len(groups) - len(np.unique(groups))
-    notes = pooling_notes(candidates, ranked_by, N, len(groups), n_copies)
-    return PoolingAdvice(
-        n_samples=N,
-        length=data.shape[1],
-        dimension=d,
-        classes=() if study is None else tuple(map(str, study.folds.classes)),
-        majority_accuracy=majority,
-        ranked_by=ranked_by,
-        candidates=tuple(candidates),
-        best=best,
-        direction=coherence.direction,
-        signal_power=coherence.power,
-        correlation=coherence.correlation,
-        notes=(*cut_note(n_cut, data.shape[1]), *notes),
-        verdict=pooling_verdict(candidates, best, ranked_by, majority),
-    )
-
-
-def _checked_labels(labels: ArrayLike, n: int) -> NDArray[np.generic]:
-    y = np.asarray(labels)
-    if y.shape != (n,) or y.dtype.kind not in "biufUS":
-        raise invalid_argument("labels", f"{n} numbers or words, one a sequence", y)
-    if y.dtype.kind == "f" and not np.isfinite(y).all():
-        raise invalid_argument("labels", "finite", y)
-    classes, counts = np.unique(y, return_counts=True)
-    if len(classes) < 2 or counts.min() < 4 or len(classes) > 200:
-        found = f"{len(classes)} classes, the smallest of {counts.min()}"
-        raise invalid_argument("labels", "2 to 200 classes with at least 4 sequences each", found)
-    return y
-
-
-def _cut(data: Sequences, length: int) -> tuple[Sequences, int]:
-    """Return the sequences with at most so many tokens, and how many were longer."""
-    cut = data.cut(length)
-    if cut is data:
-        return data, 0
-    if cut.mask is not None and not cut.mask.any(axis=1).all():
-        raise invalid_argument("max_length", "such that every sequence keeps a token", length)
-    if data.mask is None or cut.mask is None:
-        return cut, data.shape[0]
-    return cut, int(np.sum(data.mask.sum(axis=1) > cut.mask.sum(axis=1)))
-
-
-def _coarse(variances: Floats) -> Floats:
-    """Replace variances by the means of a hundred groups, the largest left alone."""
-    positive = variances[variances > 0]
-    groups = rank_groups(np.arange(len(positive)), n_groups=100)
-    return np.concatenate([np.full(len(group), positive[group].mean()) for group in groups])
-
-
-def _candidates(
-    data: Sequences,
-    groups: NDArray[np.intp],
-    study: LabelledStudy | None,
-    n_samples: int,
-    rng: np.random.Generator,
-    run: Run,
-    progress: Callable[[float], None] | None,
-) -> tuple[list[PoolingCandidate], Coherence]:
-    """Train and learn weights, pool by all of them, and describe each pooling."""
+    n_copies = N - int(groups.max()) - 1
+    rows = np.arange(N)
+    if N > EVALUATED_ON and pairs is None:
+        rows = np.sort(generator.choice(N, EVALUATED_ON, replace=False))
+        data, groups = data.take(rows), groups[rows]
+        ids = None if ids is None else ids[rows]
+        y = None if y is None else y[rows]
+    task = _task(y, groups, pairs, scores, goal)
+    corpus = Corpus(data=data, ids=ids, task=task)
     report = progress or (lambda share: None)
-    choices: dict[str, Choice] = {name: name for name in FIXED}
-    by_fold: dict[str, Floats] = {}
-    done = 0.0
-    if study is not None:
-        choices["trained"], by_fold = study.train(run)
-        report(done := TRAINED)
+    n_folds = count("n_folds", n_folds, at_least=2)
+    with side_by_side(d) as run:
+        held_out = validate(corpus, n_folds, generator, run, lambda s: report(VALIDATED * s))
+        found = search(corpus, generator, run)
+    report(CURVES)
+    classes = () if y is None else tuple(map(str, np.unique(y)))
+    advice = _assembled(corpus, held_out, found, classes, N)
+    notes = [*cut_note(n_cut, data.shape[1])]
+    if len(rows) < N:
+        notes.append(f"{len(rows)} of {N} texts were looked at, chosen at random.")
+    if n_copies:
+        notes.append(f"{n_copies} texts are copies of others; copies are held out together.")
+    if ids is None:
+        notes.append("Token weights were not tried: embeddings came without token ids.")
+    report(1.0)
+    return PoolingAdvice(**{**advice, "notes": (*notes, *advice["notes"])})
 
-    n_done = count_from(1)
 
-    def reporting(function: Callable[..., Any], *parts: Any) -> Iterator[Any]:
-        for found in run(function, *parts):
-            report(done + (LEARNED - done) * next(n_done) / N_SEARCHES)
-            yield found
+def _cut(data: Sequences, tokens: Any, length: int) -> tuple[Sequences, NDArray[Any] | None, int]:
+    """Cut long sequences, and check their token ids."""
+    ids = None if tokens is None else np.asarray(padded(tokens)[0])
+    if ids is not None and (ids.shape != data.shape[:2] or ids.dtype.kind not in "iu"):
+        raise invalid_argument("tokens", f"whole numbers of shape {data.shape[:2]}", ids)
+    cut, n_cut = cut_sequences(data, length)
+    if cut is data or ids is None:
+        return cut, ids, n_cut
+    first, last = slice(0, length), slice(data.shape[1] - length, None)
+    start = data.mask is None or data.mask[:, first].sum() >= data.mask[:, last].sum()
+    return cut, ids[:, first if start else last], n_cut
 
-    some = np.arange(len(groups))
-    if len(some) > LEARNED_FROM:
-        some = np.sort(rng.choice(len(some), LEARNED_FROM, replace=False))
-    subset = data if len(some) == len(groups) else data.take(some)
-    coherence = measure_coherence(subset, choices, rng, reporting, groups=groups[some])
-    choices["learned"] = coherence.weights
 
-    weights = {
-        name: pooling_weights(choice, data.shape[1], data.mask).astype(np.float32)
-        for name, choice in {**choices, **by_fold}.items()
+def _task(
+    labels: NDArray[Any] | None,
+    groups: NDArray[np.intp],
+    pairs: ArrayLike | None,
+    scores: ArrayLike | None,
+    goal: str | None,
+) -> Task:
+    """Say what the texts are pooled for."""
+    if labels is not None:
+        if pairs is not None or scores is not None:
+            raise invalid_argument("pairs and scores", "left out beside labels", "both")
+        name = choice("goal", goal or "classification", GOALS)
+        classes, numbers = np.unique(labels, return_inverse=True)
+        return Task(goal=name, groups=groups, labels=numbers, n_classes=len(classes))
+    if goal is not None:
+        raise invalid_argument("goal", "left out without labels", goal)
+    if pairs is None and scores is None:
+        return Task(goal="reliability", groups=groups)
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    N, P, s = len(groups), np.asarray(pairs), np.asarray(scores, dtype=np.float64)
+    if P.ndim != 2 or P.shape[1] != 2 or P.dtype.kind not in "iu" or len(P) < 12:
+        raise invalid_argument("pairs", "at least 12 pairs of texts, whole numbers", P)
+    if s.shape != (len(P),) or not np.isfinite(s).all() or np.ptp(s) == 0:
+        raise invalid_argument("scores", f"{len(P)} finite numbers that differ", s)
+    if P.min() < 0 or P.max() >= N:
+        raise invalid_argument("pairs", f"rows of the sequences, from 0 to {N - 1}", int(P.max()))
+    copies = np.stack([np.arange(N), np.unique(groups, return_index=True)[1][groups]], axis=1)
+    ends = np.concatenate([P, copies])
+    graph = coo_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), (N, N))
+    _, together = connected_components(graph, directed=False)
+    whole = np.bincount(together).max() > N / 2  # in one piece: pairs across folds are left out
+    apart = groups if whole else together.astype(np.intp)
+    return Task(goal="similarity", groups=apart, pairs=P, scores=s)
+
+
+def _assembled(
+    corpus: Corpus, held_out: Validation, found: Found, classes: tuple[str, ...], n_texts: int
+) -> dict[str, Any]:
+    """Draw the conclusions."""
+    task, (N, L, d) = corpus.task, corpus.data.shape
+    majority = None
+    if task.labels is not None and task.goal != "clustering":
+        majority = float(np.bincount(task.labels).max() / N)
+    score, score_interval = _interval(held_out.best, held_out.groups)
+    mean, mean_interval = _interval(held_out.mean, held_out.groups)
+    gain, gain_interval = _interval(held_out.best - held_out.mean, held_out.groups)
+    real = gain_interval[0] > 0 and (majority is None or score > majority)
+    best = found.best if real else MEAN
+    fitted = found.fit(best, corpus)
+    curve = mean_curve = None
+    if task.goal == "classification":
+        mean_curve = _curve(corpus, found.fit(MEAN, corpus))
+        curve = mean_curve if best == MEAN else _curve(corpus, fitted)
+    statistics = None
+    if corpus.ids is not None and found.smoothing is not None:
+        statistics = token_statistics(corpus.ids, corpus.data.mask, found.smoothing)
+    words = _verdict(task.goal, best, score, mean, gain_interval, majority, held_out)
+    more = _labels_or_pooling(best, gain, curve, mean_curve)
+    notes = []
+    if statistics is not None:
+        notes.append(
+            f"Of {statistics.n_types} different tokens a mean is as good as "
+            f"{statistics.effective_size:.0f} equally frequent ones; smooth inverse frequency "
+            f"with a = {statistics.smoothing:.1g} would make that {statistics.weighted_size:.0f}."
+        )
+    return {
+        "goal": task.goal,
+        "score_name": SCORES[task.goal],
+        "n_texts": n_texts,
+        "length": L,
+        "dimension": d,
+        "classes": classes,
+        "majority_accuracy": majority,
+        "best": best,
+        "found": found.best,
+        "trials": found.trials,
+        "chosen": tuple(pipeline.name for pipeline in held_out.chosen),
+        "score": score,
+        "score_interval": score_interval,
+        "mean_score": mean,
+        "mean_interval": mean_interval,
+        "gain": gain,
+        "gain_interval": gain_interval,
+        "curve": curve,
+        "mean_curve": mean_curve,
+        "tokens": statistics,
+        "mean_snr": None if found.learned is None else found.learned.mean_snr,
+        "n_reliable": found.n_reliable,
+        "notes": tuple(notes),
+        "verdict": f"{words} {more}".strip(),
+        "fitted": fitted,
     }
-    pooled = pool_all(data, weights, run)
-    if study is not None:
-        study.evaluate(pooled, run)
-    report(EVALUATED)
 
-    evaluation = _Evaluation(
-        data=data,
-        study=study,
-        coherence=coherence,
-        n_samples=n_samples,
-        n_learned_from=len(some),
-        choices=choices,
-        weights=weights,
-        pooled=pooled,
-        means=position_means(data),
+
+def _interval(values: Floats, groups: NDArray[np.intp]) -> tuple[float, Interval]:
+    """Return the mean, and its interval with the variance of cross-validation."""
+    centre = float(values.mean())
+    half = CROSS_VALIDATION * standard_error(values, groups)
+    half *= simultaneous_quantile(1, len(np.unique(groups)))
+    return centre, (centre - half, centre + half)
+
+
+def _curve(corpus: Corpus, fitted: FittedPooling) -> LearningCurve:
+    assert corpus.task.labels is not None
+    once = np.sort(np.unique(corpus.task.groups, return_index=True)[1])
+    X, _ = corpus.take(once).vectors(fitted)
+    return predict_learning_curve(X, corpus.task.labels[once])
+
+
+def _verdict(
+    goal: str,
+    best: PoolingPipeline,
+    score: float,
+    mean: float,
+    gain: Interval,
+    majority: float | None,
+    held_out: Validation,
+) -> str:
+    """Say which pooling to use, and how sure that is."""
+    percent = goal in ("classification", "centroid", "retrieval")
+
+    def number(value: float) -> str:
+        return f"{100 * value:.1f} %" if percent else f"{value:.3f}"
+
+    name = SCORES[goal]
+    if majority is not None and max(score, mean) <= majority:
+        return (
+            f"No pooling is recommended: the {name} of the mean is {number(mean)}, of the best "
+            f"found {number(score)}, not above the {number(majority)} of always answering the "
+            "largest class."
+        )
+    if best == MEAN:
+        return (
+            f"Use the mean, whose {name} is {number(mean)}: what a search finds has "
+            f"{number(score)} on folds it has not seen, a gain between {number(gain[0])} and "
+            f"{number(gain[1])}."
+        )
+    same = sum(pipeline == best for pipeline in held_out.chosen)
+    return (
+        f"Use {best.name}: {name} {number(score)} on folds that the search has not seen, against "
+        f"{number(mean)} of the mean, a gain between {number(gain[0])} and {number(gain[1])} "
+        f"(found in {same} of {len(held_out.chosen)} folds)."
     )
-    candidates: list[PoolingCandidate] = []
-    for found in run(evaluation.candidate, choices, rng.spawn(len(choices))):
-        candidates.append(found)
-        report(EVALUATED + (1 - EVALUATED) * len(candidates) / len(choices))
-    return candidates, coherence
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Evaluation:
-    """All that is known when poolings are described one by one."""
-
-    data: Sequences
-    study: LabelledStudy | None
-    coherence: Coherence
-    n_samples: int
-    n_learned_from: int
-    choices: Mapping[str, Choice]
-    weights: Mapping[str, NDArray[np.float32]]  # by name, one for each token
-    pooled: Mapping[str, Rows]
-    means: Floats  # (L, d): of the tokens at each position
-
-    @property
-    def n_comparisons(self) -> int:
-        """Number of poolings that are compared with the mean."""
-        return len(self.choices) - 1
-
-    def candidate(self, name: str, rng: np.random.Generator) -> PoolingCandidate:
-        """Describe one pooling."""
-        pooled = self.pooled[name]
-        noise = Basis.of(independent_noise(self.data, self.means, self.weights[name], rng))
-        if self.study is None:
-            S, labelled = covariance(pooled), {}
-        else:
-            S = self.study.scores[name].covariance
-            labelled = self.study.findings(name, pooled, noise, self.n_comparisons, rng)
-        eigenvalues = np.maximum(np.linalg.eigvalsh(S)[::-1], 0.0)
-        found = outlier_test(
-            eigenvalues,
-            n_samples=len(pooled),
-            noise="spectrum",
-            noise_spectrum=_coarse(noise.variances),
-            level=0.01,
-            max_signals=MOST_OUTLIERS,
-        )
-        shown = pooling_weights(self.choices[name], self.data.shape[1])
-        return PoolingCandidate(
-            name=name,
-            weights=shown,
-            effective_length=float(np.sum(shown**2) ** 2 / np.sum(shown**4)),
-            **self._coherent(name, noise),
-            n_outliers=found.n_signals,
-            eigenvalues=eigenvalues,
-            noise_spectrum=noise.variances[::-1],
-            **labelled,
-        )
-
-    def _coherent(self, name: str, noise: Basis) -> dict[str, Any]:
-        """Return the fields of a candidate that need no labels."""
-        coherence = self.coherence
-        one = simultaneous_quantile(1, self.n_learned_from)
-        several = simultaneous_quantile(self.n_comparisons, self.n_learned_from)
-        kappa = float(np.mean(np.sum(self.weights[name] ** 2, axis=-1), dtype=np.float64))
-        spiked = SpikedCovariance(
-            variances=noise.variances, shares=noise.components(coherence.direction) ** 2
-        )
-        snr, error = coherence.snr[name], one * coherence.snr_error[name]
-        gain, gain_error = coherence.gain[name], several * coherence.gain_error[name]
-        # the noise holds κθ of the signal's αθ already
-        strength = (snr - 1) * kappa * coherence.power
-        overlaps = (spiked.squared_overlap(strength, k * self.n_samples) for k in MULTIPLES)
-        return {
-            "snr": snr,
-            "snr_interval": (snr - error, snr + error),
-            "snr_gain_interval": (gain - gain_error, gain + gain_error),
-            "overlaps": tuple(overlaps),
-        }
+def _labels_or_pooling(
+    best: PoolingPipeline,
+    gain: float,
+    curve: LearningCurve | None,
+    mean_curve: LearningCurve | None,
+) -> str:
+    """Answer whether to label more or to pool better."""
+    if curve is None or mean_curve is None:
+        return ""
+    now, twice, _, ceiling = curve.accuracies
+    low, high = curve.intervals[1]
+    more = (
+        f"twice as many labels are predicted to bring {100 * (twice - now):+.1f} points (to "
+        f"between {100 * low:.1f} and {100 * high:.1f} %), infinitely many "
+        f"{100 * (ceiling - now):+.1f}."
+    )
+    if best == MEAN:
+        return f"Pooling has nothing to add; {more}"
+    usual = mean_curve.accuracies[1] - mean_curve.accuracies[0]
+    first = "Pool better first" if gain > usual else "Label more first"
+    return (
+        f"{first}: the pooling brings {100 * gain:+.1f} points, twice the labels would bring the "
+        f"mean {100 * usual:+.1f}; with this pooling {more}"
+    )

@@ -16,7 +16,8 @@ from attnlaw.diagnostics.pooling.learning_curve import (
     predict_learning_curve,
 )
 from attnlaw.diagnostics.pooling.moments import Basis, covariance
-from attnlaw.diagnostics.pooling.poolings import Rows, Run, pooling_weights
+from attnlaw.diagnostics.pooling.poolings import Rows, Run, standard_error
+from attnlaw.estimators.pooling_weights import trained_weights
 from attnlaw.theory.general_covariance import gaussian_accuracy
 
 __all__ = [
@@ -24,12 +25,10 @@ __all__ = [
     "HeldOutScores",
     "LabelledStudy",
     "cross_validate",
+    "ridge_answers",
     "simultaneous_quantile",
-    "standard_error",
 ]
 
-TRAINED_ON = 10_000  # sequences from which weights are trained on labels
-BLOCK_NUMBERS = 2**24  # of their projections, at a time
 N_HALVES = 16  # ways to split the sequences for products of means without bias
 CROSS_VALIDATION = 4 / 3
 """Factor of the standard error of cross-validated accuracies and of their differences. Each pair
@@ -106,24 +105,6 @@ class HeldOutScores(NamedTuple):
     covariance: Floats  # (d, d): of the pooled sequences
 
 
-def standard_error(values: Floats, groups: NDArray[np.intp]) -> float:
-    """Return the standard error of a mean when members of a group count as one.
-
-    Examples
-    --------
-    Every value twice says no more than once:
-
-    >>> x = np.random.default_rng(0).standard_normal(50)
-    >>> once = standard_error(x, np.arange(50))
-    >>> bool(np.isclose(standard_error(np.tile(x, 2), np.tile(np.arange(50), 2)), once))
-    True
-    """
-    sums = np.bincount(groups, values - values.mean())
-    sums = sums[np.bincount(groups) > 0]
-    n = max(len(sums), 2)
-    return float(np.sqrt(np.sum(sums**2) * n / (n - 1)) / len(values))
-
-
 def simultaneous_quantile(n_comparisons: int, n_groups: int) -> float:
     """Return Student's quantile for intervals that hold together at 95 % (Bonferroni)."""
     from scipy.special import stdtrit
@@ -147,6 +128,29 @@ def cross_validate(pooled: Rows, folds: Folds) -> HeldOutScores:
         right[:, folds.order[fold]] = answers == folds.labels[folds.order[fold]]
     chosen = np.array([right[:, folds.parts != f].mean(axis=1).argmax() for f in range(folds.n)])
     return HeldOutScores(right[chosen[folds.parts], np.arange(len(X))], chosen, total[0] / len(X))
+
+
+def ridge_answers(
+    train: Rows,
+    labels: NDArray[np.intp],
+    test: Rows,
+    rng: np.random.Generator,
+    groups: NDArray[np.intp] | None = None,
+) -> NDArray[np.intp]:
+    """Return the classes of test vectors by ridge regression on training vectors.
+
+    λ is the one of `RIDGES` that does best on three folds of the training vectors.
+    """
+    folds = Folds.of(labels, 3, rng, groups)
+    X, Y = _fold_by_fold(train, folds)
+    sums = [_sums(X[fold], Y[fold]) for fold in folds.slices]
+    total = [sum(parts) for parts in zip(*sums, strict=True)]
+    right = np.zeros(len(RIDGES))
+    for fold, part in zip(folds.slices, sums, strict=True):
+        rest = [whole - own for whole, own in zip(total, part, strict=True)]
+        right += (_answers(rest, RIDGES, X[fold]) == folds.labels[folds.order[fold]]).sum(axis=1)
+    (answers,) = _answers(total, (RIDGES[int(right.argmax())],), test - train.mean(axis=0))
+    return np.asarray(folds.classes[answers], dtype=np.intp)
 
 
 def _evaluate_fold(pooled: Rows, folds: Folds, fold: int, ridge: int) -> NDArray[np.bool_]:
@@ -208,11 +212,12 @@ class LabelledStudy:
     def train(self, run: Run) -> tuple[Floats, dict[str, Floats]]:
         """Train weights on all labels, and on those of all folds but one, by its number."""
         data, folds = self.data, self.folds
-        pooled = data.pool(pooling_weights("mean", data.shape[1], data.mask))
-        pooled = pooled.astype(np.float32, copy=False)
 
         def train(held_out: int | None) -> Floats:
-            return _trained_weights(data, pooled, folds, held_out)
+            if held_out is None:
+                return trained_weights(data, folds.labels)
+            (rows,) = np.nonzero(folds.parts != held_out)
+            return trained_weights(data.take(rows), folds.labels[rows])
 
         trained, *by_fold = run(train, (None, *range(folds.n)))
         return trained, {str(f): weights for f, weights in enumerate(by_fold)}
@@ -307,63 +312,3 @@ def _wilson(share: float, n: float) -> tuple[float, float]:
     centre = (share * n + z2 / 2) / (n + z2)
     half = np.sqrt(z2 * (share * (1 - share) * n + z2 / 4)) / (n + z2)
     return float(centre - half), float(centre + half)
-
-
-def _trained_weights(
-    data: Sequences, pooled: Rows, folds: Folds, held_out: int | None = None
-) -> Floats:
-    """Weights of the positions that tell the classes apart, from labels.
-
-    Parameters
-    ----------
-    data : Sequences
-    pooled : array of shape (N, d)
-        By the mean.
-    folds : Folds
-    held_out : int, optional
-        Fold whose labels are not looked at.
-
-    Returns
-    -------
-    array of shape (L,)
-        Σ|w| = 1.
-
-    Notes
-    -----
-    One turn of the alternation for P1 App. J's problem min ‖Y − Σ_l w_l T_l B‖² + ridge, from mean
-    pooling: with B from one half of the sequences, w is a regression on the L projections T_l B of
-    the other half, and the two halves are added up. What chance explains of the differences
-    between positions, mean Var(w_l)/Var_l(w), is then taken away (James and Stein), so that
-    weights return to the mean where labels say nothing else.
-    """
-    (rows,) = (
-        np.nonzero(folds.parts != held_out) if held_out is not None else (np.arange(len(pooled)),)
-    )
-    if len(rows) > TRAINED_ON:
-        rows = rows[:: -(-len(rows) // TRAINED_ON)]
-    L = data.shape[1]
-    Y = folds.targets - folds.targets[rows].mean(axis=0)
-    S, h = np.zeros((L, L)), np.zeros(L)
-    for ours, theirs in ((rows[::2], rows[1::2]), (rows[1::2], rows[::2])):
-        (B,), _, _ = _regression(_sums(pooled[ours], Y[ours]), (0.1,))
-        theirs = theirs[np.argsort(-data.ends[theirs], kind="stable")]
-        half = data.take(theirs, once=True)
-        size = max(1, BLOCK_NUMBERS // (len(theirs) * L))
-        for start in range(0, B.shape[1], size):
-            columns = slice(start, start + size)
-            P = half.project(B[:, columns])  # (K, N/2, L)
-            h += np.einsum("kil,ik->l", P, Y[theirs, columns].astype(P.dtype))
-            for run, end in half.spans:
-                flat = P[:, run, :end].reshape(-1, end)
-                S[:end, :end] += flat.T @ flat
-    n_columns = Y.shape[1]
-    ridge = 1e-3 * np.trace(S) / L
-    inverse = np.linalg.inv(S + ridge * np.eye(L))
-    w = inverse @ h
-    residual = float(np.sum(Y[rows] ** 2) - 2 * w @ h + w @ S @ w) / (len(rows) * n_columns)
-    # One of the columns follows from the others, so they hold a little less than they seem to.
-    chance = residual * float(np.mean(np.diag(inverse))) * n_columns / max(n_columns - 1, 1)
-    spread = float(np.var(w))
-    w = w.mean() + max(0.0, 1 - chance / spread if spread > 0 else 0.0) * (w - w.mean())
-    total = float(np.abs(w).sum())
-    return np.asarray(w / total) if total > 0 else np.full(L, 1 / L)

@@ -1,14 +1,33 @@
-"""First and second moments of tokens, position by position."""
+"""First and second moments of tokens, position by position, and what positions share.
 
-from typing import NamedTuple
+`independent_noise` is what is left of tokens if they were independent; `measure_coherence` what
+positions have in common, evaluated without labels on sequences held out.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw._checks import Floats
 from attnlaw.data.sequences import Sequences, TokenSequences
+from attnlaw.diagnostics.pooling.poolings import Run, pooling_weights, standard_error
+from attnlaw.estimators.gain import learn_and_judge
+from attnlaw.estimators.pooling_weights import normalised
+from attnlaw.models import effective_vocabulary
 
-__all__ = ["Basis", "covariance", "independent_noise", "position_means"]
+__all__ = [
+    "Basis",
+    "Coherence",
+    "TokenStatistics",
+    "covariance",
+    "independent_noise",
+    "measure_coherence",
+    "position_means",
+    "token_statistics",
+]
 
 MOST_TOKENS = 100_000  # laid out for a covariance; more would not change it
 MOST_WORDS = 20  # rows of a table that enter one, a dimension; the rarer are drawn
@@ -161,3 +180,130 @@ def _sums(data: Sequences, weights: NDArray[np.float32]) -> Floats:
         rows = slice(start, min(start + size, N))
         sums += np.einsum("il,ild->ld", weights[rows], data.embed(rows), dtype=np.float64)
     return sums
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coherence:
+    """What positions have in common, and how much of it each pooling keeps."""
+
+    direction: Floats  # u (d,): along which positions move together most
+    weights: Floats  # w (L,): learned from all sequences, Σ|w| = 1
+    power: float  # of one token's signal along u
+    correlation: Floats  # Γ/power (L, L): between positions along u, held out, hollow
+    snr: dict[str, float]  # α/κ of each pooling
+    snr_error: dict[str, float]  # its standard error
+    gain: dict[str, float]  # over the mean
+    gain_error: dict[str, float]
+
+
+def measure_coherence(
+    data: Sequences,
+    choices: Mapping[str, str | Floats],
+    rng: np.random.Generator,
+    run: Run = map,
+    *,
+    groups: NDArray[np.intp] | None = None,
+) -> Coherence:
+    """Learn weights and direction from halves of the sequences, and evaluate on the other half.
+
+    Parameters
+    ----------
+    data : Sequences
+    choices : dict
+        Poolings to evaluate beside the learned one, as `pooling_weights` takes them; "mean" is
+        among them.
+    rng : Generator
+    run : callable
+        `map`, or that of an executor with several threads.
+    groups : array of shape (N,), optional
+        Copies have the same number and stay in one half; errors count them once.
+
+    Notes
+    -----
+    Derived in docs/theory/weights-from-data.md, "What is claimed, and when".
+
+    Along a direction u learned elsewhere, sequence i gives
+
+        j_i(w) = (Σ_l w_l p_il)² − Σ_l w_l² p_il² ,   p_il = T_il·u centred at each position,
+
+    whose mean is Σ_{l≠l'} w_l w_l' Γ_ll': what positions have in common, without the noise that
+    they have not. In units of the signal power θ of a token, SNR = 1 + mean j/(θ κ). Errors are
+    those of the means over sequences.
+    """
+    N, L, _ = data.shape
+    groups = np.arange(N) if groups is None else groups
+    parts = _halves(groups, rng)
+    halves = [data.take(rows) for rows in parts]
+    order = groups[np.concatenate(parts[::-1])]  # of the numbers below
+    learned = learn_and_judge(data, halves, rng, run=run)
+    best, fits, power = learned.best, learned.fits, learned.power.value
+    gamma = np.zeros((L, L))
+    kept: dict[str, list[Floats]] = {name: [] for name in (*choices, "learned")}
+    for half, fit in ((halves[1], fits[0]), (halves[0], fits[1])):
+        P = half.project(fit.direction[:, None])[0].astype(np.float64)
+        gamma += P.T @ P / np.maximum(half.pair_counts, 1) / 2
+        for name, found in kept.items():
+            choice = fit.weights if name == "learned" else choices[name]
+            W = pooling_weights(choice, L, half.mask)
+            j = np.sum(W * P, axis=1) ** 2 - np.sum(W**2 * P**2, axis=1)
+            found.append(j / np.mean(np.broadcast_to(np.sum(W**2, axis=-1), len(P))))
+    np.fill_diagonal(gamma, 0.0)
+    each = {name: 1 + np.concatenate(found) / power for name, found in kept.items()}
+    gains = {name: values - each["mean"] for name, values in each.items()}
+    return Coherence(
+        direction=best.direction,
+        weights=normalised(best.weights),
+        power=power,
+        correlation=gamma / power,
+        snr={name: float(np.clip(values.mean(), 0, L)) for name, values in each.items()},
+        snr_error=_errors(each, order),
+        gain={name: float(values.mean()) for name, values in gains.items()},
+        gain_error=_errors(gains, order),
+    )
+
+
+def _halves(
+    groups: NDArray[np.intp], rng: np.random.Generator
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the rows of two random halves, every group in one of them."""
+    places = rng.permutation(int(groups.max()) + 1)[groups]
+    order = np.argsort(places, kind="stable")
+    middle = len(order) // 2
+    while middle < len(order) - 1 and places[order[middle]] == places[order[middle - 1]]:
+        middle += 1
+    return np.sort(order[:middle]), np.sort(order[middle:])
+
+
+def _errors(values: Mapping[str, Floats], groups: NDArray[np.intp]) -> dict[str, float]:
+    return {name: standard_error(v, groups) for name, v in values.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenStatistics:
+    """How unequal the tokens of the texts are, and what token weights would change."""
+
+    n_types: int  # V: different tokens that occur
+    effective_size: float  # V_eff = 1/Σp², of the mean
+    smoothing: float  # a* = 1/(N·SNR)
+    weighted_size: float  # V_eff = (Σpg)²/Σp²g² with g = 1/(a* + p)
+
+
+def token_statistics(
+    ids: NDArray[np.integer[Any]], mask: NDArray[np.bool_] | None, smoothing: float
+) -> TokenStatistics:
+    """Count tokens, and say what smooth inverse frequency would do to their effective number.
+
+    Examples
+    --------
+    >>> found = token_statistics(np.array([[0, 0, 0], [0, 0, 1]]), None, 1e-6)
+    >>> round(found.effective_size, 2), round(found.weighted_size, 2)
+    (1.38, 2.0)
+    """
+    counts = np.unique(ids if mask is None else ids[mask], return_counts=True)[1]
+    p = counts / counts.sum()
+    return TokenStatistics(
+        n_types=len(p),
+        effective_size=effective_vocabulary(p),
+        smoothing=smoothing,
+        weighted_size=effective_vocabulary(p, smoothing / (smoothing + p)),
+    )

@@ -1,11 +1,12 @@
-"""Poolings to choose from, applied to all sequences in one pass over the tokens.
+"""Poolings by weights of positions: applied in one pass over the tokens, compared, described.
 
 Beside them: copies among the sequences, and several poolings at a time on threads.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,11 +14,27 @@ from numpy.typing import ArrayLike, NDArray
 from attnlaw._checks import Floats
 from attnlaw._machine import n_cores, one_blas_thread
 from attnlaw.data.sequences import Sequences, TokenSequences
-from attnlaw.estimators.pooling import position_weights
+from attnlaw.estimators.pooling import position_weights, weights_where_present
 
-__all__ = ["FIXED", "Rows", "Run", "copy_groups", "pool_all", "pooling_weights", "side_by_side"]
+__all__ = [
+    "FIXED",
+    "PositionComparison",
+    "PositionPooling",
+    "Rows",
+    "Run",
+    "best_pooling",
+    "copy_groups",
+    "cut_note",
+    "pool_all",
+    "pooling_notes",
+    "pooling_verdict",
+    "pooling_weights",
+    "side_by_side",
+    "standard_error",
+]
 
 Rows = NDArray[np.float32]
+Interval = tuple[float, float]
 Run = Callable[..., Iterable]  # type: ignore[type-arg]  # like `map`
 
 WIDE = 1500  # dimensions from which BLAS itself makes good use of several processors
@@ -33,32 +50,18 @@ def pooling_weights(
 ) -> Floats:
     """Weights of the positions: (L,) if no token is missing, otherwise (N, L) as the mask.
 
-    As `attnlaw.estimators.pool_sequences` has them, and "late": w_l ∝ l, counting the tokens that
-    are there. Sequences that have a token nowhere where the weights look get their mean.
+    As `attnlaw.estimators.pool_sequences` has them. Sequences that have a token nowhere where the
+    weights look get their mean.
 
     Examples
     --------
-    >>> pooling_weights("late", 3).round(3)
-    array([0.167, 0.333, 0.5  ])
     >>> pooling_weights([0.0, 1.0], 2, np.array([[True, True], [True, False]]))
     array([[0., 1.],
            [1., 0.]])
     """
-    if not isinstance(weights, str):
-        if mask is None:
-            return position_weights(weights, length)
-        lost = ~(mask & (np.asarray(weights) != 0)).any(axis=1)
-        each = np.empty(mask.shape)
-        each[lost] = position_weights("mean", length, mask[lost])
-        each[~lost] = position_weights(weights, length, mask[~lost])
-        return each
-    if weights != "late":
-        return position_weights(weights, length, mask)
-    if mask is None:
-        ranks = np.arange(1.0, length + 1)
-        return np.asarray(ranks / ranks.sum())
-    ranks = np.cumsum(mask, axis=1) * mask.astype(np.float64)
-    return np.asarray(ranks / ranks.sum(axis=1, keepdims=True))
+    if not isinstance(weights, str) and mask is not None:
+        return weights_where_present(np.asarray(weights, dtype=np.float64), mask)
+    return position_weights(weights, length, mask)
 
 
 def pool_all(
@@ -113,6 +116,24 @@ def copy_groups(data: Sequences) -> NDArray[np.intp]:
     return groups
 
 
+def standard_error(values: Floats, groups: NDArray[np.intp]) -> float:
+    """Return the standard error of a mean when members of a group count as one.
+
+    Examples
+    --------
+    Every value twice says no more than once:
+
+    >>> x = np.random.default_rng(0).standard_normal(50)
+    >>> once = standard_error(x, np.arange(50))
+    >>> bool(np.isclose(standard_error(np.tile(x, 2), np.tile(np.arange(50), 2)), once))
+    True
+    """
+    sums = np.bincount(groups, values - values.mean())
+    sums = sums[np.bincount(groups) > 0]
+    n = max(len(sums), 2)
+    return float(np.sqrt(np.sum(sums**2) * n / (n - 1)) / len(values))
+
+
 @contextmanager
 def side_by_side(dimension: int) -> Iterator[Run]:
     """Give a `map` for work on matrices of so many dimensions, on all processors.
@@ -136,3 +157,205 @@ def side_by_side(dimension: int) -> Iterator[Run]:
         return
     with one_blas_thread(), ThreadPoolExecutor(min(n_cores(), MOST_THREADS)) as executor:
         yield executor.map
+
+
+@dataclass(frozen=True, kw_only=True)
+class PositionPooling:
+    """A way of pooling: what it keeps, what is predicted for it, what it attains.
+
+    Intervals are at 95 %; those of gains over the mean hold for all poolings together.
+    """
+
+    name: str
+    weights: Floats  # w (L,), of a sequence without missing tokens
+    effective_length: float  # κ²/Σw⁴: positions really used
+    snr: float  # α/κ along the direction in which positions move together
+    snr_interval: Interval
+    snr_gain_interval: Interval
+    overlaps: tuple[float, ...]  # squared, with that direction; predicted at N, 2N, 4N, ∞
+    accuracy: float | None = None  # on folds held out, if there are labels
+    accuracy_interval: Interval | None = None
+    accuracy_gain_interval: Interval | None = None
+    predicted_accuracies: tuple[float, ...] | None = None  # at N, 2N, 4N, ∞
+    predicted_intervals: tuple[Interval, ...] | None = None
+    independent_accuracy: float | None = None  # at N, as if tokens were independent; two classes
+    n_outliers: int  # leading eigenvalues that independent tokens do not explain, at level .01
+    eigenvalues: Floats  # of the covariance of the pooled sequences, largest first
+    noise_spectrum: Floats  # of its population, as if tokens were independent, largest first
+
+
+@dataclass(frozen=True, kw_only=True)
+class PositionComparison:
+    """Poolings in order of merit, and what to make of them."""
+
+    n_samples: int  # N
+    length: int  # L
+    dimension: int  # d
+    classes: tuple[str, ...]  # names of the labels; empty without
+    majority_accuracy: float | None = None  # of always answering the largest class
+    ranked_by: str  # "accuracy", or "snr" without labels
+    candidates: tuple[PositionPooling, ...]  # best first
+    best: str  # pooling to use: the mean, unless another is significantly better
+    direction: Floats  # u (d,): along which positions move together most
+    signal_power: float  # variance of a token's signal along u
+    correlation: Floats  # (L, L): between positions along u, in units of that power, hollow
+    notes: tuple[str, ...]
+    verdict: str
+
+    def __getitem__(self, name: str) -> PositionPooling:
+        """Return the candidate of that name."""
+        return next(candidate for candidate in self.candidates if candidate.name == name)
+
+
+Candidates = Sequence[PositionPooling]
+
+
+def best_pooling(candidates: Candidates, ranked_by: str, majority: float | None = None) -> str:
+    """Name the pooling to use: the first that is significantly better than the mean, or the mean.
+
+    `candidates` come in order of merit. None is named over the mean whose accuracy is not above
+    that of always answering the largest class.
+    """
+    for candidate in candidates:
+        if candidate.name == "mean" or _at_most_majority(candidate, majority):
+            break
+        if _gain(candidate, ranked_by)[0] > 0:
+            return candidate.name
+    return "mean"
+
+
+def pooling_verdict(
+    candidates: Candidates, best: str, ranked_by: str, majority: float | None = None
+) -> str:
+    """Say which pooling to use, how sure that is, and what more data would bring."""
+    by_name = {candidate.name: candidate for candidate in candidates}
+    chosen, mean = by_name[best], by_name["mean"]
+    others = [c for c in candidates if c.name != "mean"]
+    worse = [c.name for c in others if _gain(c, ranked_by)[1] < 0]
+    percent = ranked_by == "accuracy"
+
+    def number(value: float) -> str:
+        return f"{100 * value:.1f} %" if percent else f"{value:.2f}"
+
+    what = "accuracy" if percent else "signal-to-noise ratio"
+    value = getattr(chosen, ranked_by)
+    if _at_most_majority(chosen, majority):
+        assert majority is not None
+        first = (
+            f"No pooling is recommended: the accuracy of the {best} is {number(value)}, not above "
+            f"the {number(majority)} of always answering the largest class."
+        )
+    elif best != "mean":
+        low, high = _gain(chosen, ranked_by)
+        usual = number(getattr(mean, ranked_by))
+        first = (
+            f"Use the {best} weights: {what} {number(value)} against {usual} of the mean, "
+            f"a gain between {number(low)} and {number(high)}."
+        )
+    elif not worse:
+        first = f"No pooling differs significantly from the mean, whose {what} is {number(value)}."
+    else:
+        first = (
+            f"No pooling is significantly better than the mean, whose {what} is {number(value)}; "
+            f"significantly worse: {', '.join(worse)}."
+        )
+    return f"{first} {_more_data(chosen)}".strip()
+
+
+def _more_data(candidate: PositionPooling) -> str:
+    """Say what more sequences would bring by prediction, and where the ceiling is."""
+    if candidate.predicted_accuracies is not None:
+        assert candidate.predicted_intervals is not None
+        now, twice, _, ceiling = candidate.predicted_accuracies
+        low, high = candidate.predicted_intervals[1]
+        return (
+            f"Twice as many sequences are predicted to bring {_points(twice - now)} points "
+            f"(to between {100 * low:.1f} and {100 * high:.1f} %), infinitely many "
+            f"{_points(ceiling - now)}."
+        )
+    if candidate.accuracy is not None:
+        return ""
+    now, twice, _, ceiling = candidate.overlaps
+    if ceiling == 0:
+        return "No number of sequences would show the signal as the leading component."
+    return (
+        f"The leading component is predicted to have a squared overlap of {now:.2f} with the "
+        f"signal, {twice:.2f} with twice as many sequences, {ceiling:.2f} at most."
+    )
+
+
+def _points(difference: float) -> str:
+    return f"{round(100 * difference, 1) + 0.0:+.1f}"  # + 0.0: no minus before a zero
+
+
+def pooling_notes(
+    candidates: Candidates, ranked_by: str, n_samples: int, n_evaluated: int, n_copies: int = 0
+) -> tuple[str, ...]:
+    """Say what a reader of the numbers should know."""
+    notes = []
+    if n_evaluated < n_samples:
+        notes.append(f"{n_evaluated} of {n_samples} sequences were evaluated, chosen at random.")
+    if n_copies:
+        notes.append(
+            f"{n_copies} sequences are copies of others; copies are held out together, and "
+            "intervals count them once."
+        )
+    learned = next(c for c in candidates if c.name == "learned")
+    if (learned.weights < -0.02 * abs(learned.weights).max()).sum() >= len(learned.weights) / 4:
+        notes.append(
+            "The learned weights alternate in sign: positions move against each other, as "
+            "function and content words do. That need not be what labels are about."
+        )
+    if ranked_by == "snr":
+        notes.append("Without labels, signal is what positions have in common, whatever it means.")
+        return tuple(notes)
+    mean = next(c for c in candidates if c.name == "mean")
+    if mean.predicted_accuracies is not None and mean.independent_accuracy is not None:
+        excess = mean.independent_accuracy - mean.predicted_accuracies[0]
+        if excess > 0.02:
+            notes.append(
+                f"Tokens of a sequence are not independent: that costs mean pooling "
+                f"{100 * excess:.1f} points of predicted accuracy."
+            )
+    odd = [c.name for c in candidates if _disagrees(c)]
+    if odd:
+        notes.append(
+            f"Predicted and cross-validated accuracy disagree for {', '.join(odd)}: do not rely "
+            "on what is predicted there for more sequences."
+        )
+    return tuple(notes)
+
+
+def cut_note(n_cut: int, length: int) -> tuple[str, ...]:
+    """Say how many sequences were cut to a length, if any were."""
+    if n_cut == 0:
+        return ()
+    return (
+        f"{n_cut} sequences have more than {length} tokens; of them only {length} were evaluated, "
+        "and what is last or late is so among these.",
+    )
+
+
+def _gain(candidate: PositionPooling, ranked_by: str) -> Interval:
+    interval = (
+        candidate.snr_gain_interval if ranked_by == "snr" else candidate.accuracy_gain_interval
+    )
+    assert interval is not None
+    return interval
+
+
+def _at_most_majority(candidate: PositionPooling, majority: float | None) -> bool:
+    if majority is None or candidate.accuracy is None:
+        return False
+    return candidate.accuracy <= majority
+
+
+def _disagrees(candidate: PositionPooling) -> bool:
+    """Return whether measured and predicted accuracy differ by more than both errors allow."""
+    if candidate.predicted_accuracies is None or candidate.accuracy is None:
+        return False
+    assert candidate.accuracy_interval is not None
+    assert candidate.predicted_intervals is not None
+    half = np.ptp(candidate.accuracy_interval) / 2
+    half = float(np.hypot(half, np.ptp(candidate.predicted_intervals[0]) / 2))
+    return abs(candidate.accuracy - candidate.predicted_accuracies[0]) > half

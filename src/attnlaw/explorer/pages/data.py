@@ -217,9 +217,9 @@ gain over mean pooling is judged on sequences that were not used to learn the we
 """,
         code=f"{found.source}\n"
         "import attnlaw as al\n"
-        "from attnlaw.diagnostics import advise_pooling\n\n"
+        "from attnlaw.diagnostics import compare_positions\n\n"
         f"learned = al.learn_pooling_weights(sequences, rng={values['seed']})\n"
-        f"advice = advise_pooling(sequences, rng={values['seed']})\nprint(advice.verdict)\n",
+        f"advice = compare_positions(sequences, rng={values['seed']})\nprint(advice.verdict)\n",
         sentence=f"{found.name}: {count} sequences of {length} tokens in {dimension} dimensions. "
         f"{found.advice.verdict}",
         warnings=list(found.advice.notes),
