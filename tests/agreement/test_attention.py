@@ -190,9 +190,23 @@ def test_realistic_heads_over_realistic_inputs(name):
     assert distance(al.law(head(n, 250, 0.8)), values) > 0.045  # nor the inputs alike
 
 
+def test_given_inputs_have_the_law_of_their_gram_matrix():
+    # over three seeds: .011–.017, .058–.064 and .039–.043
+    n, rng = 400, np.random.default_rng(9)
+    X = rng.standard_normal((n, 300))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    model = head(n, 100, 0.8, inputs=X)
+    values = al.simulation.simulate_spectrum(model, n_trials=4, rng=9)
+    assert distance(al.law(model), values) < 0.022
+    assert distance(al.law(head(n, 100, 0.8)), values) > 0.03
+    repeated = head(n, 100, 0.8, inputs=np.repeat(X[:100], 4, axis=0))
+    with pytest.warns(al.RegimeWarning, match="inputs are correlated beyond their spectrum"):
+        al.law(repeated)
+
+
 def key_norm_overlaps(model, seed):
     """Squared singular values, and the overlap of their right vectors with the key norms."""
-    from attnlaw.simulation.attention import attention_matrix
+    from attnlaw.simulation import attention_matrix
 
     rng = np.random.default_rng(seed)
     n, d = model.n_tokens, model.head_dimension

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 
 import attnlaw as al
 from attnlaw.simulation import attention as sim
+from attnlaw.simulation import attention_matrix, softmax
 
 
 def head(n=60, d=20, beta=1.0, **more):
@@ -18,13 +19,13 @@ def head(n=60, d=20, beta=1.0, **more):
 @pytest.mark.parametrize("causal", [False, True])
 def test_rows_sum_to_one_at_any_temperature(beta, causal):
     scores = np.random.default_rng(0).standard_normal((40, 40)) * 30
-    A = sim.attention_matrix(scores, beta, causal=causal)
+    A = attention_matrix(scores, beta, causal=causal)
     assert (A >= 0).all()
     assert_allclose(A.sum(axis=1), 1, rtol=1e-13)
     if causal:
         assert (np.triu(A, 1) == 0).all()
     if beta == 0:
-        assert_allclose(A, sim.uniform_attention(40, causal=causal), rtol=1e-13)
+        assert_allclose(A, head(40, causal=causal).mean_pattern(), rtol=1e-13)
 
 
 def test_singular_values_by_gram_are_those_of_svd():
@@ -57,7 +58,7 @@ def test_frozen_attention_counts_columns_like_poisson():
     counts = []
     for _ in range(draws):
         scores = rng.standard_normal((n, 80)) @ rng.standard_normal((80, n))
-        A = sim.attention_matrix(scores, 1e9)
+        A = attention_matrix(scores, 1e9)
         found = np.sort(sim.squared_singular_values(A))
         columns = A.sum(axis=0)
         assert_allclose(found, np.sort(columns), atol=1e-9)
@@ -110,7 +111,7 @@ def test_observation_measures_the_matrix_itself():
     seen = al.simulate(model, n_trials=2, rng=4)
     rng = np.random.default_rng(4).spawn(1)[0]
     Q, K = rng.standard_normal((80, 30)), rng.standard_normal((80, 30))
-    A = sim.attention_matrix(Q @ K.T / 30**0.5, 0.8)
+    A = attention_matrix(Q @ K.T / 30**0.5, 0.8)
     s = np.linalg.svd(A, compute_uv=False)
     assert_allclose(seen.top_singular_value[0], s[0], rtol=1e-10)
     assert_allclose(seen.second_singular_value[0], s[1], rtol=1e-10)
@@ -133,13 +134,92 @@ def test_causal_attention_is_centred_by_its_own_mean():
 
 def test_inputs_have_the_spectrum_asked_for():
     model = head(50, 10, 1.0, input_spectrum=[0.0, 1.0, 2.0])
-    X = sim.sample_inputs(model, np.random.default_rng(0))
+    X = softmax.sample_inputs(model, np.random.default_rng(0))
     found = np.linalg.eigvalsh(X @ X.T)
     assert_allclose(found.mean(), 1, rtol=0.02)
     assert_allclose(np.unique(found.round(9)), [0, 1, 2], atol=1e-8)
-    given = al.simulation.simulate_spectrum(head(50, 10), rng=1, inputs=np.eye(50))
-    again = al.simulation.simulate_spectrum(head(50, 10), rng=1, inputs=np.eye(50)[:, ::-1])
-    assert given.shape == again.shape == (1, 50)
+
+
+def test_given_inputs_matter_through_their_gram_matrix_alone():
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((50, 20))
+    rotation = np.linalg.qr(rng.standard_normal((20, 20)))[0]
+    scores = []
+    for inputs in (X, 3.0 * X @ rotation):  # the same W_Q, W_K in another basis
+        model = head(50, 10, inputs=inputs)
+        assert_allclose(np.sum(model.inputs**2), 50, rtol=1e-12)
+        scores.append(model.inputs @ model.inputs.T)
+    assert_allclose(scores[0], scores[1], atol=1e-12)
+    # a row of inputs twice is a row of attention twice
+    twins = head(50, 10, inputs=np.repeat(X[:25], 2, axis=0))
+    A = softmax.sample_attention(twins, rng=0)
+    assert_allclose(A[::2], A[1::2], rtol=1e-9)
+    # unless positions tell them apart
+    A = softmax.sample_attention(
+        head(50, 10, inputs=np.repeat(X[:25], 2, axis=0), rotary_base=1e4), rng=0
+    )
+    assert np.abs(A[::2] - A[1::2]).max() > 1e-3
+
+
+def test_scores_over_given_inputs_have_the_covariance_of_their_gram_matrix():
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((3, 4))
+    model = head(3, 6, inputs=X)
+    T = model.inputs @ model.inputs.T
+    draws = []
+    for _ in range(4000):
+        Q, K = softmax.sample_queries_and_keys(model, rng, model.inputs)
+        draws.append(softmax.attention_scores(Q, K))
+    S = np.array(draws)
+
+    def z_score(seen, expected):
+        return (seen.mean() - expected) / (seen.std(ddof=1) / seen.size**0.5)
+
+    # E S_ij S_kl = T_ik T_jl
+    for i, j, k, m in [(0, 1, 0, 1), (0, 1, 2, 1), (0, 0, 1, 2)]:
+        assert abs(z_score(S[:, i, j] * S[:, k, m], T[i, k] * T[j, m])) < 5
+    assert abs(z_score(S[:, 0, 1] ** 2, 1.0)) > 5  # nor are they those of orthonormal inputs
+
+
+def test_rotations_leave_norms_and_see_differences_of_positions():
+    V = np.random.default_rng(4).standard_normal((30, 12))
+    R = softmax.rotate_by_position(V, 100.0)
+    assert_allclose(np.linalg.norm(R, axis=1), np.linalg.norm(V, axis=1), rtol=1e-12)
+    same = np.tile(V[0], (30, 1))
+    S = softmax.attention_scores(same, np.tile(V[1], (30, 1)), 100.0)
+    assert_allclose(S[5:, 5:], S[:-5, :-5], atol=1e-12)  # Toeplitz
+    # rotation invariant queries and keys lose nothing: the same scores in law
+    z = softmax.attention_scores(V, V, 100.0)
+    assert_allclose(np.diag(z), np.diag(V @ V.T) / 12**0.5, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("more", "seen_by_last"),
+    [({"window": 7}, 7), ({"alibi_slope": 50.0}, 1), ({"sink": 0.4, "window": 5}, 6)],
+)
+def test_patterns_limit_what_a_row_sees(more, seen_by_last):
+    model = head(causal=True, **more)
+    A = softmax.sample_attention(model, rng=5)
+    assert_allclose(A.sum(axis=1), 1, rtol=1e-12)
+    assert (A[np.triu_indices(60, 1)] == 0).all()
+    assert np.sum(A[-1] > 1e-12) == seen_by_last
+    warm = head(causal=True, beta=0.0, **more)
+    assert_allclose(softmax.sample_attention(warm, rng=5), model.mean_pattern(), atol=1e-12)
+    assert np.abs(softmax.centred_attention(warm, model.mean_pattern())).max() < 1e-12
+
+
+def test_a_sink_scales_the_rows_of_the_other_tokens():
+    rng = np.random.default_rng(6)
+    scores = rng.standard_normal((40, 40))
+    model = head(40, causal=True, sink=0.6)
+    A = softmax.sample_attention(model, scores=scores)
+    others = head(39, causal=True)
+    alone = softmax.sample_attention(others, scores=scores[1:, 1:])
+    Y = softmax.centred_attention(model, A)
+    assert_allclose(A[1:, 1:], (1 - A[1:, :1]) * alone, rtol=1e-12)
+    expected = (1 - A[1:, :1]) * softmax.centred_attention(others, alone)
+    assert_allclose(Y[1:, 1:], expected, atol=1e-13)
+    assert (Y[:, 0] == 0).all()
 
 
 @pytest.mark.parametrize(
@@ -150,7 +230,7 @@ def test_inputs_have_the_spectrum_asked_for():
             "matrix must be one of 'softmax', 'kernel', 'polynomial', 'linear', got 'tanh'.",
         ),
         (
-            lambda: al.simulation.simulate_spectrum(head(), inputs=np.ones((3, 2))),
+            lambda: head(inputs=np.ones((3, 2))),
             "inputs must be of shape (60, m), a row for each token, got an array of shape (3, 2).",
         ),
         (

@@ -106,7 +106,8 @@ def test_values_multiply_by_marchenko_pastur():
     ("change", "message"),
     [
         ({"order": "powers"}, "order must be 'first' or 'tokens' for a causal head"),
-        ({"input_spectrum": [1.0, 2.0]}, "input_spectrum must be None for a causal head"),
+        ({"input_spectrum": [1.0, 2.0]}, "input_spectrum must be None for the law of a causal"),
+        ({"inputs": np.eye(50)}, "inputs must be None for the law of a causal head"),
     ],
 )
 def test_what_has_no_law_is_said(change, message):

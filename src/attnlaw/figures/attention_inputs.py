@@ -1,5 +1,6 @@
 """P2's open question: inputs that are not orthonormal, and the law that follows them."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -69,10 +70,12 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
     density: Pieces = []
     for ratio in RATIOS:
         plain, model = _models(n, ratio)
-        inputs = rng.standard_normal((n, round(n / ratio))) if ratio else None
-        if inputs is not None:
+        drawn = plain
+        if ratio:
+            inputs = rng.standard_normal((n, round(n / ratio)))
             inputs /= np.linalg.norm(inputs, axis=1, keepdims=True)
-        values = simulate_spectrum(plain, n_trials=draws, rng=rng, inputs=inputs)
+            drawn = replace(plain, inputs=inputs)
+        values = simulate_spectrum(drawn, n_trials=draws, rng=rng)
         laws = {
             "orthonormal": theory.law(plain, order="first"),
             "correlated": theory.law(model, order="first"),

@@ -20,11 +20,19 @@ class SelfAttention(Model[AttentionSpectrum]):
     """Attention heads at initialisation: random queries and keys over orthonormal inputs.
 
     Queries Q and keys K are n × d_k standard Gaussian, and a head is A = softmax(β QKᵀ/√d_k) by
-    rows. Studied are the squared singular values of D^{1/2}(A − U), U uniform attention over the
-    tokens that a row sees and D their number: √n A_⊥ with A_⊥ = A − 11ᵀ/n, or, for a causal head,
-    √i (A_ij − 1/i) for j ≤ i. And of what is made of several heads: side by side, √(n/h) [A_⊥¹ …
-    A_⊥ʰ], or their mean, √n (A_⊥¹ + … + A_⊥ʰ)/h. Why these: docs/theory/attention.md, "Gaussian
-    equivalence", and docs/theory/causal-heads.md, "The closed form".
+    rows. Studied are the squared singular values of A less what it is at β = 0, with rows scaled
+    to one size:
+
+    - without a mask, √n A_⊥ with A_⊥ = A − 11ᵀ/n;
+    - causal, √i (A_ij − 1/i) for j ≤ i: centred is causal uniform attention;
+    - with ALiBi or a window, √ℓ_i (A_ij − π_ij), π the mean pattern (`mean_pattern`) and ℓ_i =
+      1/Σ_j π_ij² the number of tokens that row i sees, in effect;
+    - with a sink, √ℓ_i (A_ij − (1 − A_i1) π_ij) for j > 1, π the mean pattern of the others: the
+      sink's own column is left out, with all that it takes.
+
+    And of what is made of several heads: side by side, √(n/h) [A_⊥¹ … A_⊥ʰ], or their mean,
+    √n (A_⊥¹ + … + A_⊥ʰ)/h. Why these: docs/theory/attention.md, "Gaussian equivalence", and
+    docs/theory/causal-heads.md, "The closed form" and "Mean patterns".
 
     Parameters
     ----------
@@ -46,6 +54,13 @@ class SelfAttention(Model[AttentionSpectrum]):
         the square root of their number. Needs `value_dimension`.
     causal : bool
         Mask later tokens: row i is a softmax over the first i.
+    alibi_slope : float
+        m ≥ 0: a causal head's logits less m (i − j), a linear bias against distant tokens (ALiBi).
+    window : int, optional
+        A causal head sees the last `window` tokens, itself among them (sliding window).
+    sink : float
+        Share in [0, 1) that a causal head's first token takes of every later row at β = 0; all
+        other tokens share the rest (attention sink). It is seen whatever the window.
     qk_norm : bool
         Scale queries and keys to the norm √d_k (QK-norm).
     n_key_heads : int, optional
@@ -54,6 +69,13 @@ class SelfAttention(Model[AttentionSpectrum]):
     input_spectrum : array, optional
         Eigenvalues of XXᵀ for inputs X that are not orthonormal (then Q = XW_Q and K = XW_K), in
         any number, as equally likely values; scaled to mean 1.
+    inputs : array of shape (n_tokens, m), optional
+        X itself, one row for each token, scaled to mean squared norm 1; only XXᵀ matters, so that
+        a Cholesky factor of a Gram matrix does as well. β² is then the mean variance of a score.
+    rotary_base : float, optional
+        Rotate queries and keys by their positions before they meet (RoPE), with frequencies
+        base^{−2k/d_k}, k = 0 … d_k/2 − 1; 10,000 in most models. It matters for given inputs
+        alone.
 
     Examples
     --------
@@ -74,6 +96,11 @@ class SelfAttention(Model[AttentionSpectrum]):
     qk_norm: bool = False
     n_key_heads: int = 0
     input_spectrum: NDArray[np.float64] | None = None
+    alibi_slope: float = 0.0  # m
+    window: int | None = None
+    sink: float = 0.0
+    inputs: NDArray[np.float64] | None = None  # X
+    rotary_base: float | None = None
 
     def __post_init__(self) -> None:
         def set_field(name: str, value: object) -> None:
@@ -87,10 +114,8 @@ class SelfAttention(Model[AttentionSpectrum]):
                 set_field(name, count(name, getattr(self, name)))
         if self.output_dimension is not None and self.value_dimension is None:
             raise invalid_argument("value_dimension", "given when output_dimension is", None)
-        beta = real("inverse_temperature", self.inverse_temperature, at_least=0)
-        if isinstance(beta, np.ndarray):
-            raise invalid_argument("inverse_temperature", "a single number", beta)
-        set_field("inverse_temperature", beta)
+        for name in ("inverse_temperature", "alibi_slope", "sink"):
+            set_field(name, _number(name, getattr(self, name)))
         choice("combination", self.combination, ("concatenate", "mean"))
         for name in ("causal", "qk_norm"):
             if not isinstance(getattr(self, name), bool | np.bool_):
@@ -108,8 +133,81 @@ class SelfAttention(Model[AttentionSpectrum]):
                     "input_spectrum", "at least 0, and not all 0", self.input_spectrum
                 )
             set_field("input_spectrum", frozen(spectrum / spectrum.mean()))
+        if self.inputs is not None:
+            set_field("inputs", self._checked_inputs())
+        self._check_positions()
+
+    def _checked_inputs(self) -> NDArray[np.float64]:
+        X = real_array("inputs", self.inputs, ndim=2)
+        if len(X) != self.n_tokens or not X.shape[1]:
+            raise invalid_argument(
+                "inputs", f"of shape ({self.n_tokens}, m), a row for each token", X
+            )
+        if self.input_spectrum is not None:
+            raise invalid_argument("input_spectrum", "None when inputs are given", "a spectrum")
+        size = float(np.abs(X).max())
+        if size == 0:
+            raise invalid_argument("inputs", "not all 0", X)
+        X = X / size
+        return frozen(X / np.mean(np.sum(X**2, axis=1)) ** 0.5)
+
+    def _check_positions(self) -> None:
+        if self.window is not None:
+            object.__setattr__(self, "window", count("window", self.window))
+        if self.sink >= 1:
+            raise invalid_argument("sink", "below 1", self.sink)
+        if self.has_pattern and not self.causal:
+            raise invalid_argument("causal", "True when there is a mean pattern", self.causal)
+        if self.rotary_base is not None:
+            base = _number("rotary_base", self.rotary_base)
+            if base <= 1:
+                raise invalid_argument("rotary_base", "above 1", base)
+            if self.head_dimension % 2:
+                raise invalid_argument("head_dimension", "even for RoPE", self.head_dimension)
+            object.__setattr__(self, "rotary_base", base)
 
     @property
     def token_ratio(self) -> float:
         """Ratio φ = n/d_k."""
         return self.n_tokens / self.head_dimension
+
+    @property
+    def has_pattern(self) -> bool:
+        """Whether the mean pattern is other than uniform over the tokens that the mask leaves."""
+        return bool(self.alibi_slope or self.sink) or self.window is not None
+
+    def mean_pattern(self) -> NDArray[np.float64]:
+        """Attention at β = 0 (n × n, rows sum to one): 1/n, 1/i over the first i, or a pattern.
+
+        Examples
+        --------
+        >>> import attnlaw as al
+        >>> head = al.SelfAttention(n_tokens=4, head_dimension=8, inverse_temperature=1.0,
+        ...     causal=True, window=2, sink=0.5)
+        >>> head.mean_pattern()
+        array([[1.  , 0.  , 0.  , 0.  ],
+               [0.5 , 0.5 , 0.  , 0.  ],
+               [0.5 , 0.25, 0.25, 0.  ],
+               [0.5 , 0.  , 0.25, 0.25]])
+        """
+        n = self.n_tokens
+        if not self.causal:
+            return np.full((n, n), 1 / n)
+        lags = np.arange(n)[:, None] - np.arange(n)
+        pattern = np.exp(-self.alibi_slope * np.maximum(lags, 0)) * (lags >= 0)
+        if self.window is not None:
+            pattern *= lags < self.window
+        if self.sink:
+            pattern[1:, 0] = 0.0
+        pattern /= pattern.sum(axis=1, keepdims=True)
+        if self.sink:
+            pattern[1:] *= 1 - self.sink
+            pattern[1:, 0] = self.sink
+        return np.asarray(pattern)
+
+
+def _number(name: str, value: object) -> float:
+    number = real(name, value, at_least=0)
+    if isinstance(number, np.ndarray):
+        raise invalid_argument(name, "a single number", number)
+    return float(number)

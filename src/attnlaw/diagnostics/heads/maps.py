@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw._checks import Floats, count, invalid_argument
-from attnlaw.simulation.attention import attention_matrix
+from attnlaw.simulation import attention_matrix
 
 __all__ = ["AttentionMaps", "attention_maps", "maps_from_queries", "maps_from_scores"]
 

@@ -23,7 +23,7 @@ from attnlaw.diagnostics.heads.measures import (
     score_statistics,
 )
 from attnlaw.models import SelfAttention
-from attnlaw.simulation.attention import attention_matrix, sample_queries_and_keys
+from attnlaw.simulation import attention_matrix, sample_queries_and_keys
 from attnlaw.theory.attention import score_energy
 from attnlaw.theory.attention.quadrature import norm_rule
 from attnlaw.theory.attention.regime import LEAST_DIMENSION, normaliser_variance

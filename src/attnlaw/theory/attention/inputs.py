@@ -16,15 +16,37 @@ from dataclasses import replace
 
 import numpy as np
 
-from attnlaw._checks import Floats
+from attnlaw._checks import Floats, warn_regime
 from attnlaw.laws import FreeProfile, VarianceProfile
 from attnlaw.models import SelfAttention
 from attnlaw.theory.attention.profiles import projections, tokens_profile
 from attnlaw.theory.attention.quadrature import gauss_rule
 
-__all__ = ["first_inputs_profile", "tokens_inputs_profile"]
+__all__ = ["by_input_spectrum", "first_inputs_profile", "tokens_inputs_profile"]
 
 _NODES = 96
+_MOST_SQUARES = 0.03
+
+
+def by_input_spectrum(model: SelfAttention) -> SelfAttention:
+    """Replace given inputs by the spectrum of XXᵀ, through which alone they enter the law.
+
+    Degrees k ≥ 2 of the scores have correlations T_ii'ᵏ between tokens, which the law takes to be
+    the identity: a `RegimeWarning` gives the mean of Σ_{i'≠i} T_ii'⁴ where it is above 0.03.
+    """
+    if model.inputs is None:
+        return model
+    X = model.inputs
+    T = X @ X.T
+    lengths = np.sqrt(np.maximum(np.diag(T), 1e-300))
+    squares = float(np.sum((T / lengths / lengths[:, None]) ** 4) / len(T)) - 1
+    if squares > _MOST_SQUARES:
+        warn_regime(
+            f"inputs are correlated beyond their spectrum: the cosines of a token with all others "
+            f"have fourth powers that sum to {squares:.3g}, and the law assumes that they are "
+            f"below {_MOST_SQUARES:g}; simulate_spectrum draws such heads.",
+        )
+    return replace(model, inputs=None, input_spectrum=np.maximum(np.linalg.eigvalsh(T), 0.0))
 
 
 def first_inputs_profile(model: SelfAttention) -> VarianceProfile:

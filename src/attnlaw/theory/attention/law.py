@@ -19,7 +19,11 @@ from attnlaw.laws import (
 )
 from attnlaw.models import SelfAttention
 from attnlaw.theory.attention.causal import causal_head
-from attnlaw.theory.attention.inputs import first_inputs_profile, tokens_inputs_profile
+from attnlaw.theory.attention.inputs import (
+    by_input_spectrum,
+    first_inputs_profile,
+    tokens_inputs_profile,
+)
 from attnlaw.theory.attention.profiles import (
     norms_profile,
     powers_profile,
@@ -113,6 +117,7 @@ def law_of_attention(model: SelfAttention, order: str = "auto") -> Law:
         if order != "first":
             warn_outside_regime(model, "tokens")
         return _causal_law(model, order)
+    model = by_input_spectrum(model)
     spectrum = model.input_spectrum is not None
     if order == "auto":
         order = "first" if model.head_dimension < 3 else "tokens"
@@ -177,8 +182,15 @@ def _causal_law(model: SelfAttention, order: str) -> Law:
     """Return the law of causal heads, and of their values and output."""
     if order not in ("auto", "first", "tokens"):
         raise invalid_argument("order", "'first' or 'tokens' for a causal head", order)
-    if model.input_spectrum is not None:
-        raise invalid_argument("input_spectrum", "None for a causal head", model.input_spectrum)
+    for name in ("input_spectrum", "inputs"):
+        if getattr(model, name) is not None:
+            raise invalid_argument(
+                name, "None for the law of a causal head (simulate answers)", "an array"
+            )
+    if model.has_pattern:
+        raise invalid_argument(
+            "alibi_slope, window and sink", "0 or None for a law (simulate answers)", "a pattern"
+        )
     scale, beta = small_scale(model.inverse_temperature)
     if scale == 0:
         return Discrete([0.0])

@@ -10,6 +10,7 @@ from attnlaw.laws import Law
 from attnlaw.models import SelfAttention
 from attnlaw.results import AttentionSpectrum
 from attnlaw.theory.attention.causal import causal_energies
+from attnlaw.theory.attention.inputs import by_input_spectrum
 from attnlaw.theory.attention.law import law_of_attention, score_energy, small_scale
 from attnlaw.theory.attention.profiles import (
     first_profile,
@@ -68,6 +69,7 @@ def predict_attention(model: SelfAttention, order: str = "auto") -> AttentionSpe
         )
     if model.causal:
         return _predict_causal(model, order)
+    model = by_input_spectrum(model)
     law = law_of_attention(model, order)
     n = model.n_tokens
     finite = order in ("auto", "norms", "tokens") and model.head_dimension >= 3
