@@ -4,6 +4,8 @@ Settings were not used in building the law. The first row of a causal head is ze
 values fall over many orders of magnitude, so distances are taken above 1e-13.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -48,7 +50,7 @@ def test_causal_heads_have_the_law(n, d, beta, most, limit_is_off_by):
 )
 def test_variants_of_causal_heads_have_the_law(more):
     model = head(300, 32, 0.8, **more)
-    values = al.simulation.simulate_spectrum(model, n_trials=5, rng=6)
+    values = al.simulation.simulate_spectrum(model, n_trials=20, rng=6)
     assert distance(al.law(model), values) < 0.02
 
 
@@ -57,6 +59,43 @@ def test_shared_keys_matter_in_a_mean_of_heads():
     values = al.simulation.simulate_spectrum(shared, n_trials=5, rng=7)
     own = head(300, 16, 0.8, n_heads=4, combination="mean")
     assert distance(al.law(own), values) > 2 * distance(al.law(shared), values)
+
+
+@pytest.mark.parametrize(
+    ("more", "most"),
+    [
+        ({"alibi_slope": 1 / 80}, 0.025),
+        ({"window": 90}, 0.02),
+        ({"sink": 0.5}, 0.02),
+        ({"alibi_slope": 1 / 150, "window": 120, "sink": 0.3}, 0.025),
+        ({"alibi_slope": 1 / 100, "n_heads": 2}, 0.025),
+    ],
+)
+def test_mean_patterns_have_the_law(more, most):
+    model = head(300, 64, 0.7, **more)
+    values = al.simulation.simulate_spectrum(model, n_trials=6, rng=11)
+    assert distance(al.law(model), values) < most
+    plain = replace(model, alibi_slope=0.0, window=None, sink=0.0)
+    assert distance(al.law(plain), values) > 3 * most
+
+
+def test_rotary_positions_change_nothing_over_orthonormal_inputs(z_score):
+    model = head(120, 32, 0.8)
+    rotated = al.simulate(replace(model, rotary_base=1e4), n_trials=60, rng=12)
+    predicted = al.predict(model)
+    for name in ("mean_square", "squared_frobenius_norm"):
+        assert abs(z_score(getattr(rotated, name), getattr(predicted, name))) < 5
+
+
+@pytest.mark.parametrize(("n", "d", "beta"), [(400, 112, 0.35), (300, 64, 0.5), (256, 80, 0.7)])
+def test_largest_value_is_where_the_law_has_half_of_one(n, d, beta):
+    model = head(n, d, beta)
+    top = al.simulation.simulate_spectrum(model, n_trials=16, rng=13)[:, -1]
+    error = top.std() / top.size**0.5
+    predicted = al.predict(model).bulk_edge
+    assert abs(np.median(top) - predicted) < 0.02 * predicted + 3 * 1.25 * error
+    # the closed form, for many dimensions, is far below
+    assert predicted - al.predict(model, "first").bulk_edge > 0.1 * predicted
 
 
 def test_independent_scores_have_the_closed_form():

@@ -9,7 +9,8 @@ from numpy.testing import assert_allclose
 import attnlaw as al
 from attnlaw.laws import CausalLaw
 from attnlaw.theory.attention.causal import causal_energies, causal_head
-from attnlaw.theory.attention.rows import row_means
+from attnlaw.theory.attention.kernel import Kernel
+from attnlaw.theory.attention.rows import decayed_energies, row_energies, row_means
 
 
 def gaussian_grid(n_points=801):
@@ -57,7 +58,7 @@ def test_first_moment_is_the_exact_energy():
     energies, term = causal_energies(model)
     assert energies[0] == pytest.approx(0, abs=1e-9)
     law = al.law(model)
-    lengths = causal_head(model).profile.lengths
+    lengths = causal_head(model).profile.places
     assert lengths.size < 200  # in bins; energies are smooth in i
     assert_allclose(law.moment(1) + term, energies.mean(), rtol=1e-3)
     exact = causal(30, 64, 1.2)  # every token has its own bin
@@ -107,6 +108,7 @@ def test_values_multiply_by_marchenko_pastur():
     [
         ({"order": "powers"}, "order must be 'first' or 'tokens' for a causal head"),
         ({"input_spectrum": [1.0, 2.0]}, "input_spectrum must be None for the law of a causal"),
+        ({"order": "first", "window": 9}, "order must be 'tokens' for a head with a mean pattern"),
         ({"inputs": np.eye(50)}, "inputs must be None for the law of a causal head"),
     ],
 )
@@ -114,6 +116,68 @@ def test_what_has_no_law_is_said(change, message):
     order = change.pop("order", "auto")
     with pytest.raises(ValueError, match=message):
         al.law(causal(50, 16, 0.5, **change), order)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"window": 20, "causal": False}, "causal must be True when there is a mean pattern"),
+        ({"sink": 1.0}, "sink must be below 1, got 1.0"),
+        ({"alibi_slope": -0.1}, "alibi_slope must be at least 0"),
+        ({"window": 0}, "window must be a whole number of at least 1"),
+        ({"rotary_base": 1.0}, "rotary_base must be above 1"),
+        ({"rotary_base": 1e4, "head_dimension": 5}, "head_dimension must be even for RoPE, got 5"),
+        ({"inputs": np.zeros((50, 3))}, "inputs must be not all 0"),
+    ],
+)
+def test_invalid_patterns_are_rejected(more, message):
+    fields = {"n_tokens": 50, "head_dimension": 16, "inverse_temperature": 0.5, "causal": True}
+    with pytest.raises(ValueError, match=message):
+        al.SelfAttention(**{**fields, **more})
+
+
+@pytest.mark.parametrize(
+    ("more", "same"),
+    [
+        ({"window": 200}, {}),
+        ({"window": 5000}, {}),
+        ({"alibi_slope": 1e-7}, {}),
+        ({"rotary_base": 1e4}, {}),
+    ],
+)
+def test_patterns_that_leave_everything_leave_the_law(more, same):
+    x = np.array([1e-3, 0.05, 0.4, 1.5, 4.0])
+    law, plain = al.law(causal(200, 64, 0.8, **more)), al.law(causal(200, 64, 0.8, **same))
+    assert_allclose(law.cdf(x), plain.cdf(x), atol=3e-3)
+
+
+def test_energy_of_a_decaying_row_is_that_of_drawn_rows():
+    kernel = Kernel(causal(200, 64, 1.0))
+    energies = decayed_energies(kernel, 0.1, np.array([1.0, 6.0, 40.0, 400.0]))
+    assert_allclose(energies[0], 0, atol=1e-9)
+    rng = np.random.default_rng(0)
+    for line, n in ((1, 6), (2, 40)):
+        v = np.exp(-0.1 * np.arange(n))
+        pattern = v / v.sum()
+        A = v * np.exp(kernel.norms[2] * rng.standard_normal((30_000, n)))
+        A /= A.sum(axis=1, keepdims=True)
+        seen = ((A - pattern) ** 2).sum(axis=1) / (pattern**2).sum()
+        z = (seen.mean() - energies[line, 2]) / (seen.std() / seen.size**0.5)
+        assert abs(z) < 5
+        # a row of as many equal entries, in effect, has more
+        equal = row_energies(kernel, np.array([1 / (pattern**2).sum()]))[0, 2]
+        assert n == 6 or equal > 1.02 * seen.mean()
+
+
+def test_long_sequences_under_short_patterns_repeat_themselves():
+    x = np.array([1e-3, 0.05, 0.4, 1.5, 4.0])
+    long, short = (al.law(causal(n, 64, 0.7, window=60)).cdf(x) for n in (6000, 1500))
+    assert_allclose(long, short, atol=0.02)
+
+
+def test_short_patterns_are_outside_the_regime():
+    with pytest.warns(al.RegimeWarning, match="sees 8 tokens in effect"):
+        al.law(causal(200, 64, 0.7, window=8))
 
 
 def test_grouped_queries_need_a_divisor():

@@ -4,8 +4,8 @@
   transform, samples; and the algebra, ``A @ B`` for A ⊠ B and ``A + B`` for A ⊞ B.
 - `classical`: the laws from which others are made: Marchenko–Pastur, semicircle, atoms.
 - `separable`: matrices whose rows and columns differ in scale, with hundreds of atoms.
-- `profile`, `free_profile`, `causal_profile` and the laws of them, `profile_law` and
-  `causal_profile_law`: variance profiles, such as those of attention heads.
+- `profile`, `free_profile` and the law of both, `profile_law`; `causal_profile` with its law, and
+  `causal_equations`: variance profiles, such as those of attention heads.
 - `attention_bulk`, `causal`: closed forms of attention heads, without and with a mask.
 - `outliers`: spike → outlier → overlap right of any bulk.
 - `tracy_widom`: fluctuations of the largest eigenvalue.
@@ -17,8 +17,7 @@ from attnlaw.laws._engine.free import ClosedFormLaw, FreeLaw
 from attnlaw.laws.attention_bulk import AttentionBulk
 from attnlaw.laws.binning import BinnedSpectrum, bin_spectrum, ks_distance, logarithmic_bins
 from attnlaw.laws.causal import CausalLaw
-from attnlaw.laws.causal_profile import CausalProfile
-from attnlaw.laws.causal_profile_law import CausalProfileLaw
+from attnlaw.laws.causal_profile import CausalProfile, CausalProfileLaw
 from attnlaw.laws.classical import Discrete, MarchenkoPastur, Semicircle
 from attnlaw.laws.free_profile import FreeProfile
 from attnlaw.laws.law import Atom, Law

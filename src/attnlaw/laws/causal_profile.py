@@ -1,44 +1,49 @@
-"""Causal random matrices with a variance profile: the equations that their spectrum solves.
+"""Causal random matrices with a variance profile, and the law of their squared singular values.
 
 Row i of an n × n matrix has the entries j ≤ i, a sum of blocks k with N_k latent dimensions,
 
-    Y_ij = Σ_k √(α_k(i) γ_k(j)/i) (G_k H_kᵀ)_ij/√N_k ,     j ≤ i ,
+    Y_ij = M_ij Σ_k √(α_k(i) γ_k(j)) (G_k H_kᵀ)_ij/√N_k ,     M_ij = 1/√i for j ≤ i ,
 
-G_k and H_k standard Gaussian; N_k = ∞ is independent noise. With R_i and C_j as in `profile`,
-R_k and C_k their means weighted with α_k and γ_k, D = diag(1/i) and T the triangle of ones,
-
-    R_i = −1/(w + h Σ_k α_k(i) [(1 − T C_k Tᵀ D R_k/N_k)⁻¹ T C_k Tᵀ]_ii/i) ,
-
-and the same for columns. T C Tᵀ is the covariance of a random walk with increments C_j, and the
-inverse conditions it on observations of precision −R_i/(i N_k): both diagonals are those of a
-Kalman smoother, in O(n) steps (docs/theory/causal-heads.md, "A random walk under observation").
-Tokens are taken in bins, whose first (m+1)/2m of increments come before the bin's observation,
-which counts the pairs j ≤ i of a bin exactly.
+G_k and H_k standard Gaussian; N_k = ∞ is independent noise. With a mean pattern π it is M_ij =
+π_ij/√Σ_j π_ij²: e^{−m(i−j)}/√ℓ_i for a slope m, and zero for j ≤ i − W with a window. With R_i and
+C_j as in `profile`, the equations are those of `causal_equations`.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attnlaw._checks import Complexes, Floats
+from attnlaw._checks import Complexes, Floats, count, frozen
+from attnlaw.laws._engine.windows import WindowEquations, pair_means
+from attnlaw.laws.causal_equations import CausalEquations
+from attnlaw.laws.law import Atom, NumericalLaw
 
-__all__ = ["CausalEquations", "CausalProfile", "token_bins"]
+if TYPE_CHECKING:
+    from scipy.interpolate import PchipInterpolator
 
-Bools = NDArray[np.bool_]
+__all__ = ["CausalProfile", "CausalProfileLaw", "token_bins"]
 
-_TOLERANCE = 1e-5  # of the last Newton step, after which the error is its square
-_SMALL = 0.4
-_MOST_ATTEMPTS = 40
-_FAR = 4.0  # in units: far from the support, where resolvents are −1/w
 _GROWTH = 0.2  # tokens of a bin, as a share of those before it
 _MOST = 0.025  # and at most, as a share of all
+_LEAST = 3e-3  # smallest singular value that is solved for, in units
+_SMALL = 0.1  # singular value below which neighbours differ by a factor of 1.5
+_RATIO = 1.25  # above it
+_FINE = 1.06  # and near the largest
+_USUAL = 12.0  # largest of the first ones
+_SMOOTHING = 0.003  # of a singular value, removed again to first order
+_NOTHING = 1e-5  # of mass in the logarithm of singular values
+_TAIL = 0.02, 1e-5  # mass above the first and the last of the fine points
+_CIRCLE = 1.5  # radius of the circle for moments, over the largest singular value
+_ON_CIRCLE = 24  # points on a quarter of it
+_TOLERANCE = 1e-3  # of the last Newton step, after which the error is its square
 
 
-def token_bins(n_tokens: int) -> Floats:
+def token_bins(n_tokens: int, most: float = np.inf) -> Floats:
     """Count the tokens of each bin: a fifth of those before it, at most a fortieth of all.
+
+    And at most `most`.
 
     The solution is a power of i near zero, and at a small singular value s it falls like
     e^{−x log(1/s²)} in x = i/n.
@@ -50,8 +55,9 @@ def token_bins(n_tokens: int) -> Floats:
     """
     sizes: list[int] = []
     before = 0
+    most = min(most, _MOST * n_tokens)
     while before < n_tokens:
-        size = max(1, round(min(_GROWTH * before, _MOST * n_tokens)))
+        size = max(1, round(min(_GROWTH * before, most)))
         sizes.append(min(size, n_tokens - before))
         before += sizes[-1]
     return np.array(sizes, dtype=np.float64)
@@ -75,6 +81,14 @@ class CausalProfile:
         N_k, infinite for noise.
     repeats : int
         h, the number of such matrices side by side.
+    slope : float
+        m ≥ 0 of e^{−m(i−j)} in M.
+    window : float
+        W, the number of entries that a row has at most.
+    counts : array of shape (B,), optional
+        Number of tokens that each bin stands for, where that is not the number in it.
+    n_empty : int
+        Number of tokens without entries, that come on top.
     """
 
     bins: Floats  # m
@@ -86,278 +100,294 @@ class CausalProfile:
     column_means: Floats  # γ'
     latent_dimensions: Floats  # N
     repeats: int = 1  # h
+    slope: float = 0.0  # m
+    window: float = np.inf  # W
+    counts: Floats | None = None
+    n_empty: int = 0
+
+    @property
+    def has_pattern(self) -> bool:
+        """Whether M is other than 1/√i for j ≤ i."""
+        return self.slope > 0 or self.window < self.bins.sum()
 
     @cached_property
-    def lengths(self) -> Floats:
-        """Mean number i of entries of the rows in each bin."""
+    def places(self) -> Floats:
+        """Mean place i of the tokens in each bin."""
         return np.asarray(np.cumsum(self.bins) - self.bins + (self.bins + 1) / 2)
 
+    def decayed(self, lengths: Floats) -> Floats:
+        """Sum of e^{−2ml} over lags l = 0 … length − 1."""
+        if self.slope * lengths.max() < 1e-9:
+            return lengths
+        return np.asarray(np.expm1(-2 * self.slope * lengths) / np.expm1(-2 * self.slope))
+
     @cached_property
-    def mean(self) -> float:
-        """First moment of the law of YYᵀ."""
+    def sizes(self) -> Floats:
+        """Mean ℓ_i of the rows in each bin, M_ij² = e^{−2m(i−j)}/ℓ_i; their length if m = 0."""
+        return self.decayed(np.minimum(self.places, self.window))
+
+    @cached_property
+    def shares(self) -> tuple[Floats, float]:
+        """Share of all rows that are in each bin, and of those without entries."""
+        counts = self.bins if self.counts is None else self.counts
+        total = counts.sum() + self.n_empty
+        return counts / total, self.n_empty / total
+
+    @cached_property
+    def energies(self) -> Floats:
+        """Share of each block in the first moment of the law of YYᵀ."""
         rows = self.row_variances @ self.row_weights  # (K, B)
         columns = self.column_variances @ self.column_weights
-        m = self.bins
-        before = np.cumsum(m * columns, axis=1) - 0.5 * (m - 1) * columns
-        return float(self.repeats * (rows * before / self.lengths).sum(axis=0) @ m / m.sum())
+        seen = self.seen(columns.T).T
+        return np.asarray(self.repeats * (rows * seen / self.sizes) @ self.shares[0])
+
+    @property
+    def mean(self) -> float:
+        """First moment of the law of YYᵀ."""
+        return float(self.energies.sum())
+
+    @property
+    def noise(self) -> float:
+        """Share of blocks with more dimensions than there are tokens in it."""
+        return float(self.energies[self.latent_dimensions > self.bins.sum()].sum())
+
+    def pair_means(self, power: int) -> Floats:
+        """Mean of (√ℓ_i M_ij)^power over the pairs of tokens of two bins (B × B)."""
+        lags = np.arange(self.bins.sum())
+        values = np.exp(-power * self.slope * lags) * (lags < self.window)
+        return pair_means(values, self.bins)
+
+    def seen(self, columns: Floats) -> Floats:
+        """Σ_j ℓ_i M_ij² x_j in the rows of each bin, for x given by bins (B × …)."""
+        if self.window < self.bins.sum():
+            return self.pair_means(2) @ (self.bins * columns.T).T
+        before, after = (self.bins + 1) / 2, (self.bins - 1) / 2
+        first, rest = self.decayed(before), self.decayed(after)
+        kept, kept_after = np.exp(-2 * self.slope * np.array([before, after]))
+        result, total = np.empty_like(columns), np.zeros_like(columns[0])
+        for b in range(self.bins.size):
+            result[b] = kept[b] * total + first[b] * columns[b]
+            total = kept_after[b] * result[b] + rest[b] * columns[b]
+        return result
 
 
-class Ladders(NamedTuple):
-    """Diagonals of the smoother in each bin, and their derivatives: arrays (B, points, K).
+class _Table(NamedTuple):
+    """Density and mass in t = log s, and what is below and above the table."""
 
-    They depend on R and C of the bin, on the variance p of the walk before it and on the
-    information J from after it.
+    flux: "PchipInterpolator"  # dF/dt
+    mass: "PchipInterpolator"  # ∫ flux from the first point
+    low: float  # t of the first point
+    high: float  # and of the last
+    below: float  # cdf at the first point
+    rate: float  # c of 1/(F − atom) = const − 2ct below the first point
+
+
+class _Solved:
+    """Points t = log s at which the equations have been solved, in order, with dF/dt."""
+
+    def __init__(self, equations: CausalEquations) -> None:
+        self.equations = equations
+        self.t, self.flux = np.zeros(0), np.zeros(0)
+        self.unknowns: Complexes | None = None
+
+    def add(self, t: Floats) -> None:
+        """Solve at further points, from those nearest to them."""
+        w = np.exp(t) * (1 + 1j * _SMOOTHING)
+        known = None if self.unknowns is None else (self._w, self.unknowns)
+        v = self.equations.solve(w, known, _TOLERANCE)
+        # ψ − ih ψ'(w), h = εs: the smoothing kernel's first order taken away
+        height = 1j * w.real * _SMOOTHING
+        psi = self.equations.mean_rows(v, w) - height * self.equations.mean_rows_slope(v, w)
+        flux = np.maximum(2 / np.pi * np.exp(t) * psi.imag, 0.0)
+        if self.unknowns is not None:
+            t, flux = np.r_[self.t, t], np.r_[self.flux, flux]
+            v = np.concatenate([self.unknowns, v], axis=2)
+        order = np.argsort(t)
+        self.t, self.flux, self.unknowns = t[order], flux[order], v[:, :, order]
+
+    @property
+    def _w(self) -> Complexes:
+        return np.asarray(np.exp(self.t) * (1 + 1j * _SMOOTHING))
+
+
+class CausalProfileLaw(NumericalLaw):
+    """The law of YYᵀ, for a causal random matrix Y given by its variance profile.
+
+    The density is solved from the equations of the profile on some fifty singular values, evenly
+    spaced in the logarithm and closer near the largest. Below 3e-3 of the root mean square, where
+    the equations are those of noise, the cdf goes on as 1/(const − c log x), like that of
+    `CausalLaw`.
+
+    Examples
+    --------
+    Noise alone, with many tokens, is the law in closed form:
+
+    >>> from attnlaw.laws import CausalLaw
+    >>> from attnlaw.laws.causal_profile import token_bins
+    >>> bins = token_bins(10**6)
+    >>> ones = np.ones((1, bins.size, 1))
+    >>> law = CausalProfileLaw(CausalProfile(
+    ...     bins=bins, row_weights=np.ones(1), column_weights=np.ones(1), row_variances=ones,
+    ...     column_variances=ones, row_means=ones, column_means=ones,
+    ...     latent_dimensions=np.array([np.inf])))
+    >>> x = np.array([1e-4, 0.01, 0.3, 1.0, 4.0])
+    >>> bool(np.abs(law.cdf(x) - CausalLaw().cdf(x)).max() < 1e-3)
+    True
     """
 
-    rows: Complexes
-    columns: Complexes
-    rows_by: tuple[Complexes, Complexes, Complexes, Complexes]  # by R, C, p, J
-    columns_by: tuple[Complexes, Complexes, Complexes, Complexes]
-    walk_by: tuple[Complexes, Complexes, Complexes]  # p after the bin, by R, C, p
-    information_by: tuple[Complexes, Complexes, Complexes]  # J before it, by R, C, J
+    profile: CausalProfile
 
+    def __init__(self, profile: CausalProfile, scale: float = 1.0) -> None:
+        self.__dict__.update(profile=profile, scale=float(scale))
 
-class CausalEquations:
-    """The equations of a causal profile in units of its mean, and Newton's method for them.
+    @cached_property
+    def _equations(self) -> CausalEquations:
+        narrow = self.profile.window < self.profile.bins.sum()
+        return (WindowEquations if narrow else CausalEquations)(self.profile)
 
-    The unknowns of a point w are the means R_k and C_k of each bin: arrays (2, B, points, K).
-    """
+    @cached_property
+    def _unit(self) -> float:
+        """Singular value that the equations call 1."""
+        return float(np.sqrt(self.scale * self._equations.unit))
 
-    def __init__(self, profile: CausalProfile) -> None:
-        self.unit = profile.mean
-        scale = self.unit**-0.5
-        self.h = profile.repeats
-        self.K = len(profile.latent_dimensions)
-        self.m, self.i = profile.bins, profile.lengths
-        self.share = self.m / self.m.sum()
-        self.wr, self.wc = profile.row_weights, profile.column_weights
-        self.k = 1 / profile.latent_dimensions
-        self.A = np.ascontiguousarray(profile.row_variances.swapaxes(0, 1)) * scale  # (B, K, I)
-        self.G = np.ascontiguousarray(profile.column_variances.swapaxes(0, 1)) * scale
-        A_mean = profile.row_means.swapaxes(0, 1) * (scale * self.wr)
-        G_mean = profile.column_means.swapaxes(0, 1) * (scale * self.wc)
-        self.AT, self.GT = A_mean.swapaxes(1, 2).copy(), G_mean.swapaxes(1, 2).copy()
-        B, K = self.m.size, self.K
-        self.AA = (
-            (A_mean[:, :, None] * self.A[:, None]).reshape(B, K * K, -1).swapaxes(1, 2).copy()
+    @cached_property
+    def _table(self) -> _Table:  # type: ignore[override]
+        from scipy.interpolate import PchipInterpolator
+
+        t, flux = self._solved_points()
+        mass = PchipInterpolator(t, flux).antiderivative()
+        atom = self._zero
+        total = float(mass(t[-1]))
+        most = (1 - atom) * (1 - 1e-6)
+        share = min(1.0, most / total)
+        below = 1 - total * share
+        rate = float(np.clip(0.5 * flux[0] * share / (below - atom) ** 2, 0.2, 5.0))
+        return _Table(
+            PchipInterpolator(t, flux * share),
+            PchipInterpolator(t, flux * share).antiderivative(),
+            float(t[0]),
+            float(t[-1]),
+            below,
+            rate,
         )
-        self.GG = (
-            (G_mean[:, :, None] * self.G[:, None]).reshape(B, K * K, -1).swapaxes(1, 2).copy()
-        )
 
-    def start(self, w: Complexes) -> Complexes:
-        """Unknowns of the closed form of noise alone (`CausalLaw`), as a first guess.
+    def _solved_points(self) -> tuple[Floats, Floats]:
+        """Points t = log s and dF/dt there: wide ones first, then fine ones near the largest.
 
-        In units, y = wu has dy/d log x = K x y e^{−y} =: q with K = −E₁(−w²), and C = −w/y,
-        R = −q/w.
+        The last point is the first above the support.
         """
-        from scipy.special import exp1
+        solved = _Solved(self._equations)
+        s = np.r_[np.geomspace(_LEAST, _SMALL, 10), np.geomspace(_SMALL, _USUAL, 22)[1:]]
+        # the first guess is that of a head without a pattern, worse the smaller the singular value
+        n_parts = 6 if self.profile.has_pattern else 1
+        for part in np.array_split(np.log(s)[::-1], n_parts):
+            solved.add(part[::-1])
+        while solved.flux[-1] > _NOTHING and solved.t.size < 400:
+            solved.add(solved.t[-1] + np.log(_RATIO) * np.arange(1, 4))
+        masses = 0.5 * (solved.flux[1:] + solved.flux[:-1]) * np.diff(solved.t)
+        above = np.append(np.cumsum(masses[::-1])[::-1], 0.0) / masses.sum()
+        first, last = (np.flatnonzero(above > mass)[-1] for mass in _TAIL)
+        start, end = solved.t[first], solved.t[min(int(last) + 1, solved.t.size - 1)]
+        grid = np.arange(start, end, np.log(_FINE))[1:]
+        solved.add(grid[np.abs(grid[:, None] - solved.t).min(axis=1) > 0.01])
+        flux = np.where(solved.flux > _NOTHING, solved.flux, 0.0)
+        last = int(np.flatnonzero(flux)[-1]) + 2
+        return solved.t[:last], flux[:last]
 
-        B = self.m.size
-        R, C = np.empty((2, B, w.size), dtype=np.complex128)
-        plain = (np.abs(w) > _FAR) | (w.imag > np.abs(w.real))
-        y, t = np.where(plain, 0.1j, w * w), 0.0
-        K = -exp1(-y)
-        places = np.log(self.i / self.m.sum())
-        for b in range(B - 1, -1, -1):
-            q = K * np.exp(t - y)  # over y
-            rate = max(5.0, 4 * float(np.abs(q).max()))
-            n_steps = min(200, max(1, int(np.ceil((t - places[b]) * rate))))
-            step = (places[b] - t) / n_steps
-            for _ in range(n_steps):  # the midpoint rule
-                half = y * (1 + 0.5 * step * K * np.exp(t - y))
-                y = y + step * half * K * np.exp(t + 0.5 * step - half)
-                t += step
-            R[b], C[b] = -y * K * np.exp(t - y) / w, -w / y
-        for part in (R, C):
-            part[:, plain] = -1 / w[plain]
-            part[:] = np.where(np.isfinite(part) & (part.imag > 0), part, -1 / w)
-        rows, columns = self.AT.sum(axis=1)[:, None], self.GT.sum(axis=1)[:, None]
-        return np.stack([R[..., None] * rows, C[..., None] * columns])
+    @cached_property
+    def _zero(self) -> float:
+        """Share of rows that vanish, such as the first, which has a single entry."""
+        empty = self.profile.row_variances.sum(axis=0) == 0
+        shares, without = self.profile.shares
+        return float(shares @ (empty @ self.profile.row_weights)) + without
 
-    def solve(self, w: Complexes) -> Complexes:
-        """Return the unknowns at points w of the upper half plane (a flat array).
+    # What the base class asks for.
 
-        Newton's method from the closed form of noise; points at which it does not converge start
-        again from the nearest point at which it did.
+    @cached_property
+    def atom(self) -> Atom:
+        """The atom at zero, of rows that vanish."""
+        mass = np.array([self._zero] if self._zero > 0 else [])
+        return Atom(frozen(np.zeros(mass.size)), frozen(mass))
+
+    def _intervals(self) -> Floats:
+        return np.array([[0.0, (np.exp(self._table.high) * self._unit) ** 2]])
+
+    @cached_property
+    def _interval_masses(self) -> Floats:
+        return np.array([1 - self._zero])
+
+    def _inside(self, x: Floats) -> tuple[Floats, Floats]:
+        table, atom = self._table, self._zero
+        t = 0.5 * np.log(x) - np.log(self._unit)
+        inner = np.maximum(t, table.low)
+        cdf = table.below + table.mass(inner)
+        flux = table.flux(inner)
+        gap = 1 / (1 / (table.below - atom) + 2 * table.rate * (inner - t))
+        tail = t < table.low
+        cdf = np.where(tail, atom + gap, cdf)
+        flux = np.where(tail, 2 * table.rate * gap**2, flux)
+        with np.errstate(over="ignore"):
+            return np.asarray(flux / (2 * x)), np.clip(cdf, 0.0, 1.0)
+
+    def _density_inside(self, x: Floats) -> Floats:
+        return self._inside(x)[0]
+
+    def _cdf_inside(self, x: Floats) -> Floats:
+        return self._inside(x)[1]
+
+    def _quantiles(self, q: Floats) -> Floats:
+        """Use the closed form below the table, bisection in log x inside it."""
+        table, atom = self._table, self._zero
+        gap = np.maximum(q - atom, 1e-300)
+        tail = table.low - (1 / gap - 1 / (table.below - atom)) / (2 * table.rate)
+        low, high = np.full(q.size, table.low), np.full(q.size, table.high)
+        for _ in range(50):
+            middle = 0.5 * (low + high)
+            left = table.below + table.mass(middle) < q
+            low, high = np.where(left, middle, low), np.where(left, high, middle)
+        t = np.where(q <= table.below, tail, high)
+        with np.errstate(under="ignore"):
+            x = (np.exp(np.maximum(t, -370.0)) * self._unit) ** 2
+        return np.asarray(np.where(q <= atom, 0.0, np.maximum(x, 5e-324)))
+
+    def _cauchy(self, z: Complexes) -> Complexes:
+        root = np.sqrt(z) / self._unit
+        w = np.where(root.imag < 0, -root, root).astype(np.complex128)
+        w = w.real + 1j * np.maximum(w.imag, 1e-12)
+        # m = R̄/w at w², in units
+        m = self._equations.mean_rows(self._equations.solve(w), w) / w
+        return np.asarray(-m / self._unit**2)
+
+    def moment(self, k: int) -> float:
+        """Moment ∫ xᵏ ν(dx), from the equations on a circle around the support.
+
+        w times the Stieltjes transform is −Σ m_k/w^{2k+1} there, so that m_k is the mean of
+        −w^{2k+1} R̄(w) over the circle, by symmetry over a quarter of it.
         """
-        v = self.start(w)
-        for _ in range(3):
-            v = 0.5 * (v + self.iterate(v, w))
-        done = np.zeros(w.size, dtype=bool)
-        for attempt in range(_MOST_ATTEMPTS):
-            todo = np.flatnonzero(~done)
-            v[:, :, todo], done[todo] = self._converge(v[:, :, todo], w[todo], 5 + attempt)
-            if done.all():
-                return v
-            if done.any():
-                known, todo = np.flatnonzero(done), np.flatnonzero(~done)
-                distance = np.abs(np.log(w[todo, None] / w[known]))
-                v[:, :, todo] = v[:, :, known[distance.argmin(axis=1)]]
-        raise RuntimeError(
-            f"the equations of the causal profile could not be solved at {(~done).sum()} of "
-            f"{w.size} points, the first at singular value "
-            f"{w[~done][0].real * self.unit**0.5:.6g}; a profile with entries of very different "
-            "sizes is the usual cause."
-        )
+        k = count("k", k, at_least=0)
+        if k < 2:
+            return float(self.scale * self.profile.mean) if k else 1.0
+        radius = _CIRCLE * max(float(np.exp(self._table.high)), 4.0)
+        angles = (np.arange(_ON_CIRCLE) + 0.5) * (0.5 * np.pi / _ON_CIRCLE)
+        w = radius * np.exp(1j * angles)
+        rows = self._equations.mean_rows(self._equations.solve(w, tolerance=1e-9), w)
+        return float(-np.mean((rows * w ** (2 * k + 1)).real)) * self._unit ** (2 * k)
 
-    def _converge(self, v: Complexes, w: Complexes, n_steps: int) -> tuple[Complexes, Bools]:
-        """Take Newton steps, shortened to stay in the upper half plane, or else damped ones."""
-        done = np.zeros(w.size, dtype=bool)
-        for _ in range(n_steps):
-            todo = np.flatnonzero(~done)
-            now = v[:, :, todo]
-            step, residual = self.newton(now, w[todo])
-            scale = np.abs(now) + 1e-3 * np.abs(now).max(axis=1, keepdims=True) + 1e-300
-            size = (np.abs(step) / scale).max(axis=(0, 1, 3))
-            with np.errstate(all="ignore"):
-                reach = np.where(step.imag < 0, -now.imag / step.imag, np.inf).min(axis=(0, 1, 3))
-            share = np.minimum(1.0, np.minimum(0.7 * reach, 1 / np.maximum(size, 1e-9)))
-            share = np.where(size < _SMALL, 1.0, share)  # it may pass below the axis on its way
-            good = ((share >= 0.25) & np.isfinite(size))[:, None]
-            newton = share[:, None] * np.where(good, step, 0.0)
-            v[:, :, todo] = now + np.where(good, newton, 0.5 * residual)
-            above = (v[:, :, todo].imag >= -1e-3 * scale).all(axis=(0, 1, 3))
-            done[todo] = good[:, 0] & above & (size < _TOLERANCE)
-            if done.all():
-                break
-        return v, done
+    def _rescaled(self, factor: float) -> "CausalProfileLaw":
+        law = CausalProfileLaw(self.profile, self.scale * factor)
+        if "_table" in self.__dict__:  # in units, and so the same
+            law.__dict__["_table"] = self._table
+        return law
 
-    def mean_rows(self, unknowns: Complexes, w: Complexes) -> Complexes:
-        """Mean of R over all rows: w times the Stieltjes transform at w²."""
-        R, _ = self._resolvents(self._ladders(unknowns), w)
-        return np.asarray(self.share @ (R @ self.wr))
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, CausalProfileLaw):
+            return NotImplemented
+        return self.profile is other.profile and self.scale == other.scale
 
-    def iterate(self, unknowns: Complexes, w: Complexes) -> Complexes:
-        """Right-hand sides of the equations."""
-        R, C = self._resolvents(self._ladders(unknowns), w)
-        return np.stack([R @ self.AT, C @ self.GT])
+    def __hash__(self) -> int:
+        return hash((id(self.profile), self.scale))
 
-    def _resolvents(self, ladders: Ladders, w: Complexes) -> tuple[Complexes, Complexes]:
-        w = w[None, :, None]
-        return -1 / (w + self.h * (ladders.rows @ self.A)), -1 / (w + ladders.columns @ self.G)
-
-    def _ladders(self, unknowns: Complexes) -> Ladders:
-        """Run the smoother forward and back through the bins."""
-        R, C = unknowns
-        k, m, i = self.k, self.m[:, None, None], self.i[:, None, None]
-        first = (m + 1) / 2  # of the increments, before the observation
-        rest = (m - 1) / 2
-        o_rate = -m / i
-        c1, c2, o = first * C, rest * C, o_rate * R
-        ko, kc1, kc2 = k * o, k * c1, k * c2
-        B = len(R)
-        p, J = np.zeros((2, *R.shape[1:]), dtype=np.complex128)
-        before, after = np.empty_like(R), np.empty_like(R)
-        for b in range(B):
-            before[b] = p
-            p = p + c1[b]
-            p = p / (1 + ko[b] * p) + c2[b]
-        for b in range(B - 1, -1, -1):
-            after[b] = J
-            J = J / (1 + kc2[b] * J) + o[b]
-            J = J / (1 + kc1[b] * J)
-        J = after
-        p1 = before + c1
-        shrink = 1 / (1 + ko * p1)
-        p3 = p1 * shrink + c2
-        fade = 1 / (1 + kc2 * J)
-        J1 = J * fade + o
-        d1, d3 = 1 / (1 + k * J1 * p1), 1 / (1 + k * J * p3)
-        out = 1 / (1 + kc1 * J1)
-        f, g = first / m, rest / m
-        # by (R, C, p, J): p1 by (0, first, 1, 0), p3 and J1 as follows
-        s2, f2, d12, d32, out2 = shrink**2, fade**2, d1**2, d3**2, out**2
-        p3_R, p3_C, p3_p = -k * p1**2 * s2 * o_rate, s2 * first + rest, s2
-        J1_C = -k * J**2 * f2 * rest
-        row_p, row_J = d12 / i, -k * p1**2 * d12 / i
-        col_p, col_J, end_p = k * J1**2 * d12 * f, -d12 * f, k * J**2 * d32 * g
-        return Ladders(
-            rows=p1 * d1 / i,
-            columns=-(f * J1 * d1 + g * J * d3),
-            rows_by=(row_J * o_rate, row_p * first + row_J * J1_C, row_p, row_J * f2),
-            columns_by=(
-                col_J * o_rate + end_p * p3_R,
-                col_p * first + col_J * J1_C + end_p * p3_C,
-                col_p + end_p * p3_p,
-                col_J * f2 - d32 * g,
-            ),
-            walk_by=(p3_R, p3_C, p3_p),
-            information_by=(out2 * o_rate, out2 * J1_C - k * J1**2 * out2 * first, out2 * f2),
-        )
-
-    def newton(self, unknowns: Complexes, w: Complexes) -> tuple[Complexes, Complexes]:
-        """Return Newton's step and the residual.
-
-        In each bin the step of (R, C) is an affine function of those of p before and J after the
-        bin (`_local`); what leaves the bin is one as well, and the chain of bins is solved by a
-        backward sweep, in which the step of J is an affine function of that of p, and a forward
-        one.
-        """
-        ladders = self._ladders(unknowns)
-        R, C = self._resolvents(ladders, w)
-        residual = np.stack([R @ self.AT, C @ self.GT]) - unknowns
-        local = self._local(ladders, R, C, residual)
-        K = self.K
-        by_R, by_C = local[..., :K, :], local[..., K:, :]
-        k = np.arange(K)
-        walk = ladders.walk_by[0][..., None] * by_R + ladders.walk_by[1][..., None] * by_C
-        walk[..., k, k] += ladders.walk_by[2]
-        information = (
-            ladders.information_by[0][..., None] * by_R
-            + ladders.information_by[1][..., None] * by_C
-        )
-        information[..., k, K + k] += ladders.information_by[2]
-        steps = _chain(walk, information)
-        step = (local[..., :-1] @ steps[..., None])[..., 0] + local[..., -1]
-        return np.stack([step[..., :K], step[..., K:]]), residual
-
-    def _local(
-        self, ladders: Ladders, R: Complexes, C: Complexes, residual: Complexes
-    ) -> Complexes:
-        """Step of (R, C) in a bin by the steps of p and J, and a constant: (…, 2K, 2K+1)."""
-        K = self.K
-        shape = (*residual.shape[1:3], K, K)
-        MR = self.h * ((R * R) @ self.AA).reshape(shape)
-        MC = ((C * C) @ self.GG).reshape(shape)
-        system = np.empty((*shape[:2], 2 * K, 2 * K), dtype=np.complex128)
-        sides = np.empty((*shape[:2], 2 * K, 2 * K + 1), dtype=np.complex128)
-        for lines, M, by in (
-            (slice(0, K), MR, ladders.rows_by),
-            (slice(K, 2 * K), MC, ladders.columns_by),
-        ):
-            system[..., lines, :K] = -M * by[0][..., None, :]
-            system[..., lines, K:] = -M * by[1][..., None, :]
-            sides[..., lines, :K] = M * by[2][..., None, :]
-            sides[..., lines, K:-1] = M * by[3][..., None, :]
-        i = np.arange(2 * K)
-        system[..., i, i] += 1
-        sides[..., :K, -1], sides[..., K:, -1] = residual
-        return np.asarray(np.linalg.solve(system, sides), dtype=np.complex128)
-
-
-def _chain(walk: Complexes, information: Complexes) -> Complexes:
-    """Solve for the steps of p before and J after each bin, given both maps: (B, points, 2K)."""
-    B, n_points, K, _ = walk.shape
-    one = np.eye(K)
-    slope = np.zeros((n_points, K, K), dtype=np.complex128)  # J after the bin = slope p + offset
-    offset = np.zeros((n_points, K, 1), dtype=np.complex128)
-    kept = []
-    for b in range(B - 1, -1, -1):
-        by_J = walk[b, :, :, K:-1]
-        sides = walk[b][..., [*range(K), 2 * K]]
-        sides[..., -1:] += by_J @ offset
-        onward = np.linalg.solve(one - by_J @ slope, sides)  # p after the bin by p before it
-        through = slope @ onward
-        through[..., -1:] += offset
-        kept.append((onward, through))
-        back = information[b][..., [*range(K), 2 * K]] + information[b, :, :, K:-1] @ through
-        slope, offset = back[..., :-1], back[..., -1:]
-    steps = np.zeros((B, n_points, 2 * K), dtype=np.complex128)
-    p = np.zeros((n_points, K, 1), dtype=np.complex128)
-    for b in range(B):
-        onward, through = kept[B - 1 - b]
-        steps[b, :, :K] = p[..., 0]
-        steps[b, :, K:] = (through[..., :-1] @ p + through[..., -1:])[..., 0]
-        p = onward[..., :-1] @ p + onward[..., -1:]
-    return steps
+    def __repr__(self) -> str:
+        bins, blocks = self.profile.bins.size, len(self.profile.latent_dimensions)
+        head = "" if self.scale == 1 else f"{self.scale:g} * "
+        return f"{head}CausalProfileLaw({bins} bins, {blocks} blocks)"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._checks import choice, count, frozen, invalid_argument, real, real_array
 from attnlaw.models.base import Model
@@ -134,11 +134,11 @@ class SelfAttention(Model[AttentionSpectrum]):
                 )
             set_field("input_spectrum", frozen(spectrum / spectrum.mean()))
         if self.inputs is not None:
-            set_field("inputs", self._checked_inputs())
+            set_field("inputs", self._checked_inputs(self.inputs))
         self._check_positions()
 
-    def _checked_inputs(self) -> NDArray[np.float64]:
-        X = real_array("inputs", self.inputs, ndim=2)
+    def _checked_inputs(self, inputs: ArrayLike) -> NDArray[np.float64]:
+        X = real_array("inputs", inputs, ndim=2)
         if len(X) != self.n_tokens or not X.shape[1]:
             raise invalid_argument(
                 "inputs", f"of shape ({self.n_tokens}, m), a row for each token", X
@@ -206,7 +206,7 @@ class SelfAttention(Model[AttentionSpectrum]):
         return np.asarray(pattern)
 
 
-def _number(name: str, value: object) -> float:
+def _number(name: str, value: ArrayLike) -> float:
     number = real(name, value, at_least=0)
     if isinstance(number, np.ndarray):
         raise invalid_argument(name, "a single number", number)

@@ -98,7 +98,7 @@ def _combined(model: SelfAttention, make: Matrix, rng: np.random.Generator) -> F
     n, h = model.n_tokens, model.n_heads
     X = sample_inputs(model, rng)
     is_mean = model.combination == "mean"
-    heads = []
+    heads: list[Floats] = []
     for head in range(h):
         Q, own = sample_queries_and_keys(model, rng, X)
         if head % (h // model.n_key_heads) == 0:  # the first of those that share keys

@@ -18,6 +18,7 @@ quantiles      inverting a cdf
 ============== =================================================================================
 
 Laws of variance profiles are solved from their own equations: `descent` finds the solution at any
-point, `scan` tabulates a density that is costly. How one of several solutions is chosen:
+point, `scan` tabulates a density that is costly; `windows` solves those of causal profiles with a
+window. How one of several solutions is chosen:
 docs/theory/laws.md, "Which solution".
 """

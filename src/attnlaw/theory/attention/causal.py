@@ -8,9 +8,11 @@ Blocks are the harmonics of `kernel`, each with its first mode. A row with i ent
 - and what is in no block is noise, with an energy that fluctuates from row to row like that of a
   sum of i entries (`sums`); columns likewise, for the effective number of rows that they see.
 
-Derived in docs/theory/causal-heads.md, "Heads of finite size".
+Derived in docs/theory/causal-heads.md, "Heads of finite size"; mean patterns in
+docs/theory/causal-heads.md, "Mean patterns".
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +22,7 @@ from attnlaw.laws.causal_profile import CausalProfile, token_bins
 from attnlaw.models import SelfAttention
 from attnlaw.theory.attention.energies import Entries
 from attnlaw.theory.attention.kernel import Kernel, Mode
-from attnlaw.theory.attention.rows import finite_rows, row_energies
+from attnlaw.theory.attention.rows import decayed_energies, finite_rows, row_energies
 from attnlaw.theory.attention.sums import Sums, doubled_sums
 
 __all__ = ["CausalHead", "causal_energies", "causal_head"]
@@ -29,6 +31,9 @@ _RESOLVED = 0.05  # n/N_k below which a block is noise
 _STRUCTURE = 0.75  # n/N_k from which the energy of a block does not fluctuate
 _STRATA = np.array([0.4, 0.35, 0.19, 0.05, 0.01])  # of rows by their energy
 _SCORES = 301
+_REACHES = 8  # of a pattern, that are kept of a long sequence
+_IN_REACH = 6  # bins in the reach of a pattern
+_SINK_NODES = 5
 
 
 class CausalHead(NamedTuple):
@@ -38,43 +43,140 @@ class CausalHead(NamedTuple):
     term_energy: float
 
 
+class _Tokens(NamedTuple):
+    """Tokens in bins, and what the rows and columns of each bin see."""
+
+    bins: Floats  # number of tokens
+    counts: Floats  # that a bin stands for
+    lengths: Floats  # effective number of entries of a row, (Σπ)²/Σπ²
+    seen: Floats  # effective number of rows of a column
+    places: Floats | None  # number of entries of a row, where they are not alike
+
+
 def causal_head(model: SelfAttention) -> CausalHead:
-    """Return the profile of a causal head, or of several side by side or their mean."""
+    """Return the profile of a causal head, or of several side by side or their mean.
+
+    A mean pattern enters by the effective number of entries of each row, and by M in the
+    equations. Over a sink, a row is what the other tokens are without it, times the share that
+    the sink leaves: its energy is less by the square of that.
+    """
+    n_empty = 1 if model.sink else 0
+    if n_empty:
+        model = replace(model, n_tokens=model.n_tokens - 1)
     kernel = _kernel(model)
     w, h = kernel.weights, kernel.h
-    bins = token_bins(kernel.n)
-    lengths = np.cumsum(bins) - bins + (bins + 1) / 2
+    tokens = _tokens(model)
+    bins, lengths = tokens.bins, tokens.lengths
     modes, rest = kernel.modes(_RESOLVED)
     modes = [mode for i, mode in enumerate(modes) if mode.degree not in _degrees(modes[:i])]
     blocks, noise, term = finite_rows(kernel, modes, lengths)
+    if tokens.places is not None:  # entries are not alike: the exact energy of such a row
+        exact = decayed_energies(kernel, model.alibi_slope, tokens.places)
+        ratio = exact / np.maximum(row_energies(kernel, lengths), 1e-300)
+        blocks, noise, term = blocks * ratio, noise * ratio, term * ratio
     felt = np.array([mode.degree > 1 and mode.ratio < _STRUCTURE for mode in modes] + [True])
     entries = Entries(kernel, [m for m, f in zip(modes, felt, strict=False) if not f], _SCORES)
-    rows, columns = _balanced(*_fluctuations(kernel, entries, lengths), bins, w)
+    rows, columns = _balanced(*_fluctuations(kernel, entries, tokens), tokens.counts, w)
     alpha = kernel.of_rows(np.concatenate([blocks, noise[None]]))
     gamma = np.array([mode.strength * mode.right**2 for mode in modes] + [_relative(w @ rest, w)])
     gamma = np.broadcast_to(kernel.of_columns(gamma)[:, None], (len(gamma), bins.size, w.size))
     rows = 1 + (rows - 1) / h**0.5
     columns = 1 + (columns - 1) / (kernel.h_keys if kernel.is_mean else 1) ** 0.5
+    left, left_weights = _left_by_sink(kernel, model.sink)
     kinds = (w[:, None] * _STRATA).ravel()
 
     def spread(variances: Floats, factors: Floats) -> Floats:
         fluctuates = np.where(felt[:, None, None, None], factors, 1.0)
-        return np.asarray(variances[..., None] * fluctuates).reshape(*variances.shape[:2], -1)
+        return np.asarray(variances[..., None] * fluctuates)
+
+    def by_kinds(variances: Floats) -> Floats:
+        return variances.reshape(*variances.shape[:2], -1)
+
+    def over_sink(variances: Floats) -> Floats:
+        return by_kinds(variances[..., None] * left[:, None])
 
     ones = np.ones_like(rows)
     profile = CausalProfile(
         bins=bins,
-        row_weights=kinds,
+        row_weights=(kinds[:, None] * left_weights).ravel(),
         column_weights=kinds,
-        row_variances=spread(alpha, rows),
-        column_variances=spread(gamma, columns),
-        row_means=spread(alpha, ones),
-        column_means=spread(gamma, ones),
+        row_variances=over_sink(spread(alpha, rows)),
+        column_variances=by_kinds(spread(gamma, columns)),
+        row_means=over_sink(spread(alpha, ones)),
+        column_means=by_kinds(spread(gamma, ones)),
         latent_dimensions=np.array([*(kernel.n / mode.ratio for mode in modes), np.inf]),
         repeats=1 if kernel.is_mean else h,
+        slope=model.alibi_slope,
+        window=np.inf if model.window is None else float(model.window),
+        counts=tokens.counts,
+        n_empty=n_empty,
     )
     share = kernel.h_keys if kernel.is_mean else 1  # heads that share keys share their norms
-    return CausalHead(profile, float(bins @ term @ w / bins.sum()) / share)
+    energy = float(tokens.counts @ term @ w / (tokens.counts.sum() + n_empty)) / share
+    return CausalHead(profile, energy)
+
+
+def _tokens(model: SelfAttention) -> _Tokens:
+    """Bins of tokens: by their place alone, or fine enough for what a pattern resolves.
+
+    A pattern that is short beside the sequence has the same rows again and again: of a long
+    sequence the first part and the last are kept, and the bins between stand for the rest.
+    """
+    n = model.n_tokens
+    if not model.alibi_slope and (model.window is None or model.window >= n):
+        bins = token_bins(n)
+        lengths = np.cumsum(bins) - bins + (bins + 1) / 2
+        i = np.arange(1.0, n + 1)
+        ends = (1 / i)[::-1].cumsum()[::-1], (1 / i**2)[::-1].cumsum()[::-1]
+        return _Tokens(bins, bins, lengths, np.interp(lengths, i, ends[0] ** 2 / ends[1]), None)
+    narrow = model.window is not None and model.window < n
+    window = float(model.window) if model.window is not None else np.inf
+    reach = min(window, 2 / model.alibi_slope if model.alibi_slope else np.inf)
+    kept = min(n, max(int(_REACHES * reach), 40))
+    bins = token_bins(kept, most=max(1, round(reach / _IN_REACH)))
+    counts = bins.copy()
+    place = (np.cumsum(bins) - 0.5 * bins) / kept
+    middle = np.abs(place - 0.5) <= 0.15
+    counts[middle] *= 1 + (n - kept) / bins[middle].sum()
+    one = np.ones((1, bins.size, 1))
+    shape = CausalProfile(
+        bins=bins,
+        row_weights=np.ones(1),
+        column_weights=np.ones(1),
+        row_variances=one,
+        column_variances=one,
+        row_means=one,
+        column_means=one,
+        latent_dimensions=np.array([np.inf]),
+        slope=model.alibi_slope,
+        window=window if narrow else np.inf,
+    )
+    half = replace(shape, slope=0.5 * model.alibi_slope)  # sums of π and of π²
+    lengths = half.sizes**2 / shape.sizes
+    squares = shape.pair_means(2) / shape.sizes[:, None]
+    seen = (bins @ squares) ** 2 / (bins @ squares**2)
+    places = np.minimum(shape.places, shape.window) if model.alibi_slope else None
+    return _Tokens(bins, counts, lengths, np.maximum(seen, 1.0), places)
+
+
+def _left_by_sink(kernel: Kernel, sink: float) -> tuple[Floats, Floats]:
+    """Squared share that a sink leaves of a row, for each query norm (norms × nodes).
+
+    1/(1 + q/(1−q) e^{βrx}/E e^{βrx}) with x the sink's score and q its share at β = 0, where the
+    other tokens are taken by their mean.
+    """
+    if sink == 0:
+        return np.ones((kernel.norms.size, 1)), np.ones(1)
+    from scipy.special import expit, logit
+
+    x, weights = np.polynomial.hermite_e.hermegauss(_SINK_NODES)
+    bias = (
+        np.outer(kernel.beta * kernel.norms, x) - np.log(kernel.normaliser(kernel.norms))[:, None]
+    )
+    squares = expit(-(logit(sink) + bias)) ** 2
+    weights = weights / weights.sum()
+    mean = (squares @ weights)[:, None]
+    return mean + (squares - mean) / kernel.h**0.5, weights
 
 
 def causal_energies(model: SelfAttention) -> tuple[Floats, float]:
@@ -107,15 +209,13 @@ def _relative(values: Floats, weights: Floats) -> Floats:
     return np.asarray(values / (values @ weights))
 
 
-def _fluctuations(kernel: Kernel, entries: Entries, lengths: Floats) -> tuple[Floats, Floats]:
+def _fluctuations(kernel: Kernel, entries: Entries, tokens: _Tokens) -> tuple[Floats, Floats]:
     """Energies of rows and columns over their means, in strata (B × norms × strata)."""
     n = kernel.n
+    lengths, seen = tokens.lengths, tokens.seen
     noise, exponentials = entries.rows()
     sums = doubled_sums(noise, entries.weights, exponentials, n)
     rows = [_strata(_row_values(s, 2.0**p), s.masses) for p, s in enumerate(sums)]
-    i = np.arange(1.0, n + 1)
-    ends = (1 / i)[::-1].cumsum()[::-1], (1 / i**2)[::-1].cumsum()[::-1]
-    seen = np.interp(lengths, i, ends[0] ** 2 / ends[1])  # effective number of rows of a column
     noise = entries.columns((np.ones(1), np.ones(1)))
     sums = doubled_sums(noise, entries.weights, np.zeros_like(noise), float(seen.max()))
     columns = [_strata(np.broadcast_to(s.values, s.masses.shape), s.masses) for s in sums]

@@ -187,10 +187,8 @@ def _causal_law(model: SelfAttention, order: str) -> Law:
             raise invalid_argument(
                 name, "None for the law of a causal head (simulate answers)", "an array"
             )
-    if model.has_pattern:
-        raise invalid_argument(
-            "alibi_slope, window and sink", "0 or None for a law (simulate answers)", "a pattern"
-        )
+    if model.has_pattern and order == "first":
+        raise invalid_argument("order", "'tokens' for a head with a mean pattern", order)
     scale, beta = small_scale(model.inverse_temperature)
     if scale == 0:
         return Discrete([0.0])

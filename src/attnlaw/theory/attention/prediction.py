@@ -43,7 +43,7 @@ def predict_attention(model: SelfAttention, order: str = "auto") -> AttentionSpe
 
     - mean_square = ∫x ν + τ/n ;   second_moment = ∫x² ν + (τ² + 4τ ∫x ν)/n
     - bulk_edge: the right edge of ν; for order "tokens", which has no sharp edge, the point above
-      which half a singular value is expected
+      which half a singular value is expected, about the median of the largest
     - AAᵀ = 11ᵀ/n + A_⊥A_⊥ᵀ, since rows sum to one, so s₁² = 1 + 1ᵀA_⊥A_⊥ᵀ1/n = 1 + (τ + m₁)/n and
       ‖A‖² = 1 + m₁ ;   s₂² = bulk_edge/n
 
@@ -101,6 +101,10 @@ def law_top(law: Law) -> float:
 
 
 def _predict_causal(model: SelfAttention, order: str) -> AttentionSpectrum:
+    if model.has_pattern:
+        raise invalid_argument(
+            "alibi_slope, window and sink", "0 or None to predict A itself", "a mean pattern"
+        )
     law = law_of_attention(model, order)
     n, h = model.n_tokens, model.n_heads
     is_mean = model.combination == "mean"
