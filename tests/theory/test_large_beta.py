@@ -63,3 +63,45 @@ def test_equal_norms_freeze_to_a_poisson_law():
 def test_frozen_law_is_of_a_single_head():
     with pytest.raises(ValueError, match="order must be 'frozen' for a single head alone"):
         al.law(head(50, 16, 1e6, n_heads=2), order="frozen")
+
+
+def test_heavy_rows_follow_their_cavity_law():
+    model = head(300, 64, 4.0)
+    law = al.law(model)
+    assert isinstance(law, al.laws.CavityLaw)
+    x = law.quantile(np.linspace(0.15, 0.95, 9))
+    values = al.simulation.simulate_spectrum(model, n_trials=8, rng=5)
+    shares = (values[:, :, None] <= x).mean(axis=1)
+    error = shares.std(axis=0, ddof=1) / len(shares) ** 0.5
+    z = np.abs(shares.mean(axis=0) - law.cdf(x)) / error
+    assert z.max() < 5
+    without = al.law(model, order="tokens")  # resolvents that do not fluctuate
+    assert (np.abs(shares.mean(axis=0) - without.cdf(x)) / error).max() > 10
+
+
+def test_cavity_law_answers_like_every_law():
+    law = al.law(head(200, 64, 6.0)) * 2.0
+    q = np.linspace(0.02, 0.999, 40)
+    x = law.quantile(q)
+    assert_allclose(law.cdf(x), q, atol=1e-9)
+    assert (np.diff(x) > 0).all()
+    middle = np.geomspace(1e-6, law.edges[1] * 0.99, 4000)
+    integral = law.cdf(middle[0]) + np.trapezoid(law.density(middle) * middle, np.log(middle))
+    assert_allclose(integral, law.cdf(middle[-1]), atol=2e-3)
+    z = 50 + 400j
+    samples = law.quantile((np.arange(20_000) + 0.5) / 20_000)
+    assert_allclose(law.stieltjes(z), np.mean(1 / (samples - z)), rtol=1e-3)
+    assert_allclose(law.moment(1), np.mean(samples), rtol=0.03)
+    assert law == al.law(head(200, 64, 6.0)) * 2.0  # computed once
+
+
+def test_heads_freeze_as_they_cool():
+    frozen = al.law(head(200, 64, 1e6), order="frozen")
+    law = al.law(head(200, 64, 1e6))
+    between = 200 * (np.arange(5) + 0.5)
+    assert_allclose(law.cdf(between), frozen.cdf(between), atol=0.015)
+
+
+def test_cavity_law_is_of_a_single_head():
+    with pytest.raises(ValueError, match="order must be 'cavity' for a single head alone"):
+        al.law(head(50, 16, 4.0, n_heads=2), order="cavity")

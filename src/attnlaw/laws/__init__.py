@@ -6,6 +6,7 @@
 - `separable`: matrices whose rows and columns differ in scale, with hundreds of atoms.
 - `profile`, `free_profile` and the law of both, `profile_law`; `causal_profile` with its law, and
   `causal_equations`: variance profiles, such as those of attention heads.
+- `cavity`: matrices with heavy rows, such as heads at large inverse temperatures.
 - `attention_bulk`, `causal`: closed forms of attention heads, without and with a mask.
 - `outliers`: spike → outlier → overlap right of any bulk.
 - `tracy_widom`: fluctuations of the largest eigenvalue.
@@ -18,6 +19,7 @@ from attnlaw.laws.attention_bulk import AttentionBulk
 from attnlaw.laws.binning import BinnedSpectrum, bin_spectrum, ks_distance, logarithmic_bins
 from attnlaw.laws.causal import CausalLaw
 from attnlaw.laws.causal_profile import CausalProfile, CausalProfileLaw
+from attnlaw.laws.cavity import CavityLaw, HeavyRows
 from attnlaw.laws.classical import Discrete, MarchenkoPastur, Semicircle
 from attnlaw.laws.free_profile import FreeProfile
 from attnlaw.laws.law import Atom, Law
@@ -32,10 +34,12 @@ __all__ = [
     "CausalLaw",
     "CausalProfile",
     "CausalProfileLaw",
+    "CavityLaw",
     "ClosedFormLaw",
     "Discrete",
     "FreeLaw",
     "FreeProfile",
+    "HeavyRows",
     "Law",
     "MarchenkoPastur",
     "ProfileLaw",

@@ -1,4 +1,4 @@
-"""The law of squared singular values of attention, in four orders of precision."""
+"""The law of squared singular values of attention, in several orders of precision."""
 
 from dataclasses import fields, replace
 from functools import lru_cache
@@ -19,6 +19,7 @@ from attnlaw.laws import (
 )
 from attnlaw.models import SelfAttention
 from attnlaw.theory.attention.causal import causal_head
+from attnlaw.theory.attention.cavity import cavity_law
 from attnlaw.theory.attention.inputs import (
     by_input_spectrum,
     first_inputs_profile,
@@ -36,8 +37,9 @@ from attnlaw.theory.verbs import law
 
 __all__ = ["ORDERS", "linear_energy", "score_energy", "small_scale"]
 
-ORDERS = ("first", "powers", "norms", "tokens", "frozen")
+ORDERS = ("first", "powers", "norms", "tokens", "cavity", "frozen")
 _LEAST_BETA = 1e-3
+_LARGE_BETA = (1.9, 2.3)  # from where the order is "cavity": n ≤ 3 d_k, and above
 _SMOOTHING = 0.01  # of a singular value: energies of rows are represented by a few nodes
 
 
@@ -65,9 +67,10 @@ def law_of_attention(model: SelfAttention, order: str = "auto") -> Law:
     ----------
     model : SelfAttention
         Heads, and what is made of them.
-    order : "auto", "first", "powers", "norms" or "tokens"
+    order : "auto", "first", "powers", "norms", "tokens", "cavity" or "frozen"
         How much of a finite head is taken into account, from little to all; see Notes. "auto" is
-        "tokens", unless head_dimension is below 3.
+        "tokens", and "cavity" for a single head with a large inverse temperature: from 1.9 on, or
+        2.3 if n_tokens is above 3 head_dimension. It is "first" if head_dimension is below 3.
 
     Returns
     -------
@@ -87,7 +90,9 @@ def law_of_attention(model: SelfAttention, order: str = "auto") -> Law:
     - "tokens": and the energies of single rows at n tokens, where a few entries weigh much; the
       law is smoothed over 1 % of a singular value
       (docs/theory/realistic-heads.md, "Step 3: the energy of single rows").
-
+    - "cavity": rows whose largest entries are kept one by one, and resolvents that fluctuate with
+      them (docs/theory/large-beta.md, "Fluctuating resolvents"). It takes about two seconds;
+      laws of equal heads are computed once.
     - "frozen": β → ∞, where a row is a single 1 and AAᵀ counts how often a key is the best of n.
       Given its norm s that is Poisson with mean λ(s) = n ∫ φ(x) F(sx)^{n−1} dx, F(t) = E Φ(t/s),
       so that the law of one head has the atoms nk, k = 0, 1, …
@@ -120,11 +125,13 @@ def law_of_attention(model: SelfAttention, order: str = "auto") -> Law:
     model = by_input_spectrum(model)
     spectrum = model.input_spectrum is not None
     if order == "auto":
-        order = "first" if model.head_dimension < 3 else "tokens"
+        order = _best_order(model)
     if spectrum and order not in ("first", "tokens"):
         raise invalid_argument(
             "order", "'first' or 'tokens' when there is an input_spectrum", order
         )
+    if order in ("frozen", "cavity") and (model.n_heads > 1 or spectrum):
+        raise invalid_argument("order", f"{order!r} for a single head alone", order)
     if order == "frozen":
         return _frozen_law(model)
     scale, beta = small_scale(model.inverse_temperature)
@@ -142,6 +149,11 @@ def _law_of_order(model: SelfAttention, order: str) -> Law:
         return ProfileLaw(first_inputs_profile(model), _scale(model))
     if spectrum:
         return ProfileLaw(tokens_inputs_profile(model), _scale(model), _SMOOTHING)
+    if order == "cavity":
+        law = _finite_cavity_law(_key(model))
+        for ratio in projections(model):
+            law = law @ MarchenkoPastur(ratio)
+        return law
     if order == "powers":
         return ProfileLaw(powers_profile(model), _scale(model))
     if order == "norms":
@@ -153,7 +165,7 @@ def _law_of_order(model: SelfAttention, order: str) -> Law:
 
 def _frozen_law(model: SelfAttention) -> Law:
     """Return the law of counts of best keys: Poisson, mixed over the norms of the keys."""
-    if model.n_heads > 1 or spectrum_or_values(model):
+    if model.value_dimension is not None:
         raise invalid_argument("order", "'frozen' for a single head alone", "frozen")
     from scipy.special import gammaln, ndtr
 
@@ -173,9 +185,31 @@ def _frozen_law(model: SelfAttention) -> Law:
     return Discrete(float(n) * k[seen], terms[seen] / terms[seen].sum())
 
 
-def spectrum_or_values(model: SelfAttention) -> bool:
-    """Whether a head has correlated inputs or values."""
-    return model.input_spectrum is not None or model.value_dimension is not None
+def _best_order(model: SelfAttention) -> str:
+    """Order that is nearest to drawn heads: "cavity" where single entries rule the rows."""
+    if model.head_dimension < 3:
+        return "first"
+    from_beta = _LARGE_BETA[1 if model.token_ratio > 3 else 0]
+    alone = model.n_heads == 1 and model.input_spectrum is None
+    return "cavity" if alone and model.inverse_temperature >= from_beta else "tokens"
+
+
+def _key(model: SelfAttention) -> tuple[object, ...]:
+    """Return the fields of a head without inputs and values, by which its law is known."""
+    head = replace(model, value_dimension=None, output_dimension=None)
+    return tuple(getattr(head, f.name) for f in fields(head))
+
+
+def _model(key: tuple[object, ...]) -> SelfAttention:
+    values: dict[str, Any] = {
+        f.name: value for f, value in zip(fields(SelfAttention), key, strict=True)
+    }
+    return SelfAttention(**values)
+
+
+@lru_cache(maxsize=64)
+def _finite_cavity_law(key: tuple[object, ...]) -> Law:
+    return cavity_law(_model(key))
 
 
 def _causal_law(model: SelfAttention, order: str) -> Law:
@@ -192,13 +226,13 @@ def _causal_law(model: SelfAttention, order: str) -> Law:
     scale, beta = small_scale(model.inverse_temperature)
     if scale == 0:
         return Discrete([0.0])
-    head = replace(model, inverse_temperature=beta, value_dimension=None, output_dimension=None)
+    head = replace(model, inverse_temperature=beta)
     share = 1 / model.n_heads if _is_mean(model) else 1.0
     law: Law
     if order == "first":
         law = CausalLaw(score_energy(beta) * share)
     else:
-        law = _finite_causal_law(tuple(getattr(head, f.name) for f in fields(head)))
+        law = _finite_causal_law(_key(head))
     for ratio in projections(model):
         law = law @ MarchenkoPastur(ratio)
     return law * scale
@@ -206,10 +240,7 @@ def _causal_law(model: SelfAttention, order: str) -> Law:
 
 @lru_cache(maxsize=128)
 def _finite_causal_law(key: tuple[object, ...]) -> Law:
-    values: dict[str, Any] = {
-        f.name: value for f, value in zip(fields(SelfAttention), key, strict=True)
-    }
-    model = SelfAttention(**values)
+    model = _model(key)
     return CausalProfileLaw(causal_head(model).profile, _scale(model))
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from attnlaw._checks import Floats, invalid_argument
 from attnlaw._dispatch import answers
-from attnlaw.laws import Law
+from attnlaw.laws import CavityLaw, Law
 from attnlaw.models import SelfAttention
 from attnlaw.results import AttentionSpectrum
 from attnlaw.theory.attention.causal import causal_energies
@@ -75,14 +75,21 @@ def predict_attention(model: SelfAttention, order: str = "auto") -> AttentionSpe
     finite = order in ("auto", "norms", "tokens") and model.head_dimension >= 3
     scale, beta = small_scale(model.inverse_temperature)
     finite = finite and model.input_spectrum is None and scale > 0
+    whole = isinstance(law, CavityLaw)  # the term is part of it
     head = replace(model, inverse_temperature=beta)
-    if finite and order != "norms":
+    if whole:
+        energy = 0.0
+    elif finite and order != "norms":
         energy = scale**2 * tokens_term_energy(head)  # of the fourth order in β
     else:
         energy = scale**2 * (norms_profile if finite else first_profile)(head).term_energy
     strength, mean = n * energy, law.moment(1)
     m1 = mean + energy
-    edge = float(law.quantile(1 - 0.5 / n)) if finite and order != "norms" else law_top(law)
+    edge = (
+        float(law.quantile(1 - 0.5 / n))
+        if whole or (finite and order != "norms")
+        else law_top(law)
+    )
     top = 1 + energy + m1 / n
     return AttentionSpectrum(
         mean_square=m1,
