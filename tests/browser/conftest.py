@@ -6,6 +6,7 @@ import threading
 from urllib.parse import urlsplit
 
 import pytest
+from explorer_hands import wait_until
 
 ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-background-networking",
@@ -91,7 +92,7 @@ def open_page(chromium, address, tabs):
 
 
 def _go(page, path, search):
-    page.wait_for_function("window.dash_clientside?.set_props && document.getElementById('page')")
+    wait_until(page, "window.dash_clientside?.set_props && document.getElementById('page')")
     page.evaluate(
         "([pathname, search]) => dash_clientside.set_props('url', {pathname, search})",
         [path, search],

@@ -2,7 +2,7 @@ import csv
 import re
 
 import pytest
-from explorer_hands import expect_reading, traces, type_number
+from explorer_hands import expect_reading, traces, type_number, wait_until
 from playwright.sync_api import expect
 
 import attnlaw as al
@@ -39,7 +39,7 @@ def test_a_page_has_formulas_snippet_downloads_and_fits_a_narrow_screen(open_pag
 def test_a_link_restores_the_state(open_page):
     page = open_page("/spectrum")
     type_number(page, "spectrum-signal_norm", 2.25)
-    page.wait_for_function("location.search == '?signal_norm=2.25'")
+    wait_until(page, "location.search == '?signal_norm=2.25'")
     page.locator("#nav-weights").click()  # the menu remembers where a page was left
     expect(page.locator("h1")).to_have_text("Weights")
     page.locator("#nav-spectrum").click()
@@ -90,7 +90,7 @@ def test_an_empty_field_and_the_tab_key(open_page):
     expect(page.locator("#spectrum-notices")).to_contain_text("signal_norm must be a number")
     expect_reading(page, "spectrum-reading-bulk_edge", before)  # what was shown remains
     reached = set()
-    for _ in range(60):
+    for _ in range(140):
         page.keyboard.press("Tab")
         reached.add(page.evaluate("document.activeElement.id || document.activeElement.ariaLabel"))
     wanted = {"nav-phase", "spectrum-signal_norm", "spectrum-run", "spectrum-png", "theme-switch"}

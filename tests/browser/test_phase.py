@@ -1,5 +1,5 @@
 import numpy as np
-from explorer_hands import choose, expect_reading, traces, type_number
+from explorer_hands import choose, expect_reading, traces, type_number, wait_until
 from playwright.sync_api import expect
 
 import attnlaw as al
@@ -34,7 +34,7 @@ def test_a_click_moves_the_crosshair_and_the_spectrum_page_follows(open_page):
     traces(page, "phase")
     page.locator("#phase-figure .nsewdrag").first.click(position={"x": 300, "y": 90})
     expect(page.locator("#phase-sample_ratio")).not_to_have_value("0.4")
-    page.wait_for_function("location.search.includes('sample_ratio')")
+    wait_until(page, "location.search.includes('sample_ratio')")
     ratio = float(page.locator("#phase-sample_ratio").input_value())
     norm = float(page.locator("#phase-signal_norm").input_value())
     spike = al.predict(model_at(al.mean_weights(20), sample_ratio=ratio, signal_norm=norm))

@@ -168,6 +168,7 @@ def test_completion_lists_commands_without_importing_them():
     assert out.stdout.split() == ["plain,predict", "plain,plan", "plain,pool", "False"]
 
 
+@pytest.mark.slow
 def test_warmup_compiles_and_says_so(run, monkeypatch):
     pytest.importorskip("numba")
     monkeypatch.setattr("attnlaw.simulation._matrix_free.plan._seconds", 0.0)

@@ -85,7 +85,7 @@ def test_vocabulary_of_the_controls_is_that_of_the_code_beside_them(name, import
     values |= {"importance": importance, "n_tokens": 200, "exponent": 0.8, "smoothing": -2.0}
     view = page.view(values, Look("light"), None)
     lines: dict = {}
-    exec(view.code.split("seen =")[0], lines)
+    exec(view.code.split("spectra =")[0], lines)
     shown = {reading.key: reading.value for reading in view.readings}
     if name == "spectrum":
         expected = lines["al"].predict(lines["model"]).squared_overlap
@@ -93,4 +93,6 @@ def test_vocabulary_of_the_controls_is_that_of_the_code_beside_them(name, import
         assert shown["effective_vocabulary"]
     else:
         drawn = next(trace for trace in view.figure["data"] if trace["name"] == "optimal")
-        np.testing.assert_allclose(drawn["z"], lines["alignment"], atol=1e-5)
+        picture = lines["panels"][0][-1].collections[0].get_array()
+        np.testing.assert_allclose(drawn["z"], picture.reshape(np.shape(drawn["z"])), atol=1e-5)
+        lines["plt"].close("all")

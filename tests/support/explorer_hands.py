@@ -1,8 +1,18 @@
 """What a reader's hands and eyes do on a page of the explorer."""
 
 import json
+import time
 
 from playwright.sync_api import expect
+
+
+def wait_until(page, expression, arg=None, seconds=40):
+    """Ask again and again: what Playwright has for this is refused by the pages' policy."""
+    end = time.monotonic() + seconds
+    while not page.evaluate(expression, arg):
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {seconds} s: {expression}")
+        page.wait_for_timeout(50)
 
 
 def type_number(page, name, value):
@@ -26,7 +36,7 @@ def expect_reading(page, identifier, text):
 def traces(page, name):
     """Return the traces of a figure, by name."""
     wait = f"document.querySelector('#{name}-figure .js-plotly-plot')?._fullData?.length > 0"
-    page.wait_for_function(wait)
+    wait_until(page, wait)
     text = page.evaluate(
         f"""JSON.stringify(document.querySelector('#{name}-figure .js-plotly-plot')._fullData
             .map(t => [t.name, {{x: Array.from(t.x), y: Array.from(t.y),

@@ -28,6 +28,7 @@ from attnlaw.cli.options import (
     weights_option,
 )
 from attnlaw.cli.output import print_csv, print_json, print_table, progress_bar, save_axes
+from attnlaw.cli.program import say
 from attnlaw.comparison import Comparison, compare_results
 
 __all__ = ["attention", "classes", "mixture", "multi_head"]
@@ -357,7 +358,8 @@ def _answer(
             for name, *row in _rows(prediction, compared, (k,) if np.ndim(values) else ())
         )
         return
-    click.echo(_sentence(described))
+    say(_sentence(described))
+    click.echo()
     for k, value in points:
         place = (k,) if np.ndim(values) else ()
         _print_fields(prediction, compared, place, f"{axis} {value:g}")
@@ -368,7 +370,7 @@ def _sentence(described: dict[str, Any]) -> str:
     """Return the inputs in one line; what is long is shown by its shape."""
     from attnlaw.results import brief
 
-    return ", ".join(f"{name} {brief(value)}" for name, value in described.items()) + "\n"
+    return ", ".join(f"{name} {brief(value)}" for name, value in described.items())
 
 
 HEADINGS = ("predicted", "observed", "standard_error", "z_score")

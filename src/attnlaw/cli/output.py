@@ -18,7 +18,7 @@ import click
 import numpy as np
 
 from attnlaw._store import atomic_path
-from attnlaw.cli.program import LATE_CONTROLS, visible
+from attnlaw.cli.program import LATE_CONTROLS, say, visible
 from attnlaw.weights import NAMES
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "describe_model",
-    "model_sentence",
     "print_csv",
     "print_json",
+    "print_model",
     "print_table",
     "progress_bar",
     "save_axes",
@@ -211,8 +211,8 @@ def describe_model(model: "PooledSequences", settings: dict[str, Any]) -> dict[s
     return described
 
 
-def model_sentence(model: "PooledSequences", settings: dict[str, Any]) -> str:
-    """Return the inputs of a model in two lines, with their symbols."""
+def print_model(model: "PooledSequences", settings: dict[str, Any]) -> None:
+    """Print the inputs of a model in two lines, with their symbols."""
     ratios = [
         f"{symbol} = {_listed(getattr(model, name))}"
         for symbol, name in (("δ", "vocab_ratio"), ("γ", "sample_ratio"), ("‖μ‖", "signal_norm"))
@@ -221,11 +221,12 @@ def model_sentence(model: "PooledSequences", settings: dict[str, Any]) -> str:
     R = ", ".join(f"{k} {shown(v)}" for k, v in kind.items() if k not in ("kind", "length"))
     words = f"{kind['kind']} ({R})" if R else str(kind["kind"])
     tokens = "tokens of a table" if model.sampling == "token" else "idealised population"
-    return (
-        f"{', '.join(ratios)}; {tokens}{'' if model.centred else ', not centred'}\n"
+    say(f"{', '.join(ratios)}; {tokens}{'' if model.centred else ', not centred'}")
+    say(
         f"L = {model.length}, R: {words}; w: {_weights_name(settings) or 'given'}, "
-        f"SNR α/κ = {model.signal_gain:.4g}/{model.noise_gain:.4g} = {model.snr:.4g}\n"
+        f"SNR α/κ = {model.signal_gain:.4g}/{model.noise_gain:.4g} = {model.snr:.4g}"
     )
+    click.echo()
 
 
 def _weights_name(settings: dict[str, Any]) -> str | None:

@@ -24,12 +24,13 @@ from attnlaw.cli.options import (
 )
 from attnlaw.cli.output import (
     describe_model,
-    model_sentence,
     print_csv,
     print_json,
+    print_model,
     print_table,
     save_axes,
 )
+from attnlaw.cli.program import say
 
 __all__ = ["command", "plan", "weights"]
 
@@ -86,7 +87,7 @@ def command(
         lines = zip(*columns.values(), strict=True)
         print_csv(dict(zip(columns, line, strict=True)) for line in lines)
         return
-    click.echo(model_sentence(model, settings))
+    print_model(model, settings)
     values = np.atleast_1d(getattr(model, axis))
     print_table(
         ["prediction", *(f"{SYMBOLS[axis]} = {value:g}" for value in values)],
@@ -152,7 +153,7 @@ def plan(
     if as_csv:
         print_csv([needed])
         return
-    click.echo(model_sentence(model, settings))
+    print_model(model, settings)
     print_table(
         [f"to reach {squared_overlap:g}", "now", "needed", "number"],
         [
@@ -171,7 +172,7 @@ def plan(
         ],
     )
     for sentence in needs.obstacles:
-        click.echo(sentence)
+        say(sentence)
 
 
 def _need(ratio: Real, number: Real | None) -> tuple[Real | str, str]:

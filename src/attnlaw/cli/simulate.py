@@ -19,9 +19,9 @@ from attnlaw.cli.options import (
 )
 from attnlaw.cli.output import (
     describe_model,
-    model_sentence,
     print_csv,
     print_json,
+    print_model,
     print_table,
     progress_bar,
     save_axes,
@@ -107,7 +107,7 @@ def command(
             for name, comparison in fields.items()
         )
         return
-    click.echo(model_sentence(model, settings))
+    print_model(model, settings)
     for index, norm in enumerate(np.atleast_1d(model.signal_norm)):
         print_table(
             [f"‖μ‖ = {norm:g}, d = {dimension}", "predicted", "observed", "± s.e.", "z"],

@@ -13,8 +13,9 @@ from waitress import create_server
 from waitress.channel import HTTPChannel
 
 from attnlaw.explorer.charts import FONT
+from attnlaw.explorer.controls import symbols_page
 from attnlaw.explorer.frame import notice, page_layout, register_page
-from attnlaw.explorer.pages import PAGES
+from attnlaw.explorer.pages import PAGES, SHARED, TOUR, tour_remark
 from attnlaw.explorer.security import LARGEST_REQUEST, guard
 
 __all__ = ["create_app", "serve"]
@@ -102,6 +103,15 @@ def _layout() -> Any:
         )
         for page in PAGES.values()
     ]
+    links.append(dmc.Text("Tour", size="xs", c="dimmed", fw=600, mt="md", px="sm"))
+    links += [
+        dmc.NavLink(
+            label=f"{k}. {stop.title}", href=stop.link, id=f"tour-{stop.name}", py=3,
+            className="tour", description=None,
+        )
+        for k, stop in enumerate(TOUR, start=1)
+    ]  # fmt: skip
+    links.append(dmc.NavLink(label="Symbols", href="/symbols", id="nav-symbols", py=6, mt="md"))
     header = dmc.Group(
         [
             dmc.Group(
@@ -128,6 +138,8 @@ def _layout() -> Any:
             dcc.Location(id="url", refresh=False),
             dcc.Store(id="theme"),
             dcc.Store(id="narrow"),
+            dcc.Store(id="pages", data=SHARED),
+            dcc.Store(id="visit"),
             html.A("Skip to the page", href="#page", className="skip"),
             dmc.AppShell(
                 [
@@ -152,12 +164,19 @@ def _layout() -> Any:
 
 
 def _register_frame(app: Dash) -> None:
-    @app.callback(Output("page", "children"), Input("url", "pathname"), State("url", "search"))
-    def _route(path: str | None, search: str | None) -> Any:
+    @app.callback(
+        Output("page", "children"),
+        Input("url", "pathname"),
+        Input("url", "search"),
+        Input("visit", "data"),  # a stop of the tour that is chosen again
+    )
+    def _route(path: str | None, search: str | None, _visit: Any) -> Any:
         name = (path or "/").strip("/") or next(iter(PAGES))
+        if name == "symbols":
+            return symbols_page()
         if name not in PAGES:
             return notice(f"There is no page {path!r} here; choose one from the menu.", "red")
-        return page_layout(PAGES[name], search)
+        return page_layout(PAGES[name], search, tour_remark(search))
 
     app.clientside_callback(
         f"path => {list(PAGES)}.map((name, k) => path === '/' + name || (path === '/' && !k))",

@@ -11,7 +11,17 @@ from numpy.typing import ArrayLike
 
 from attnlaw.plotting import style
 
-__all__ = ["THEMES", "Look", "bars", "figure", "line", "stem", "two_panels", "vertical"]
+__all__ = [
+    "THEMES",
+    "Look",
+    "bars",
+    "figure",
+    "hold_axes",
+    "line",
+    "stem",
+    "two_panels",
+    "vertical",
+]
 
 Trace = dict[str, Any]
 THEMES = {"light": style.LIGHT, "dark": style.DARK}
@@ -77,7 +87,7 @@ def line(
         "x": numbers(x),
         "y": numbers(y),
         "name": name,
-        "line": {"color": colour, "width": 2.2, **more.pop("line", {})},
+        "line": {"color": colour, "width": 2.2, "simplify": False, **more.pop("line", {})},
         **more,
     }
 
@@ -154,3 +164,52 @@ def two_panels(
     )
     x2, y2 = {**x2, "anchor": "y2"}, {**y2, "anchor": "x2"}
     return figure(look, traces, x=x, y=y, xaxis2=x2, yaxis2=y2, dragmode=False)
+
+
+def hold_axes(picture: dict[str, Any], held: Any) -> dict[str, Any]:
+    """Keep the axes where they were while a hand is on a slider, and say what lies beyond.
+
+    Parameters
+    ----------
+    picture : figure
+        As a page draws it.
+    held : dict or None
+        Range of each axis, as the browser sends it: {"xaxis": [0, 1.2], …}.
+
+    Examples
+    --------
+    >>> seen = figure(Look(), [stem(3.0, 1.0, "signal", "blue")], x={"range": [0, 4]}, y={})
+    >>> hold_axes(seen, {"xaxis": [0, 2]})["layout"]["annotations"][0]["text"]
+    'signal 3 →'
+    """
+    if not isinstance(held, dict):
+        return picture
+    layout = dict(picture["layout"])
+    for name, ends in held.items():
+        if name in layout and _is_range(ends):
+            layout[name] = {**layout[name], "range": [float(ends[0]), float(ends[1])]}
+    last = layout["xaxis"].get("range", [0, np.inf])[1]
+    beyond = [trace for trace in picture["data"] if _is_stem(trace) and trace["x"][0] > last]
+    layout["annotations"] = [
+        *layout.get("annotations", []),
+        *(
+            {
+                "text": f"{trace['name']} {trace['x'][0]:.3g} →", "xref": "paper", "x": 1,
+                "yref": "paper", "y": 0.6 - 0.1 * k, "showarrow": False, "xanchor": "right",
+                "font": {"color": trace["line"]["color"]},
+            }
+            for k, trace in enumerate(beyond)
+        ),
+    ]  # fmt: skip
+    return {**picture, "layout": layout}
+
+
+def _is_range(ends: Any) -> bool:
+    try:
+        return len(ends) == 2 and bool(np.isfinite([float(end) for end in ends]).all())
+    except (TypeError, ValueError):
+        return False
+
+
+def _is_stem(trace: Trace) -> bool:
+    return trace.get("mode") == "lines+markers" and len(trace["x"]) == 2

@@ -1,9 +1,9 @@
 """Controls: one description of a parameter gives its widget, its check and its place in a link."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 import dash_mantine_components as dmc
@@ -12,12 +12,16 @@ from dash import dcc, html
 from attnlaw._checks import invalid_argument
 
 __all__ = [
+    "SYMBOLS",
     "Control",
+    "Symbol",
     "Value",
     "Values",
     "build_controls",
+    "changed_values",
+    "explained",
     "read_query",
-    "subscripted",
+    "symbols_page",
     "write_query",
 ]
 
@@ -45,6 +49,7 @@ class Control:
     step: float = 0.01
     options: tuple[tuple[str, str], ...] = ()  # of a choice: value and label
     hint: str = ""
+    sweep: tuple[float, float] | None = None  # what "play" goes through; the whole range
     shown_if: tuple[str, tuple[Value, ...]] | None = None  # another control and its values
 
     def identifier(self, page: str) -> str:
@@ -102,7 +107,8 @@ class Control:
             dmc.Text(self._title(), id=f"{page}-{self.name}-label", size="sm", fw=500)
         ]
         if self.kind in ("number", "whole"):
-            parts = [dmc.Group([*parts, self._number(page, value)], **ROW)]
+            fields = dmc.Group([self._play(page), self._number(page, value)], gap=4, wrap="nowrap")
+            parts = [dmc.Group([*parts, fields], **ROW)]
             parts.append(self._slider(page, value))
         elif self.kind == "switch":
             parts = [
@@ -135,7 +141,7 @@ class Control:
         return "checked" if self.kind == "switch" else "value"
 
     def _title(self) -> list[Any]:
-        return [self.label, *([" ", *subscripted(self.symbol)] if self.symbol else [])]
+        return [self.label, *([" ", explained(self.symbol)] if self.symbol else [])]
 
     def _number(self, page: str, value: Value) -> Any:
         return dmc.NumberInput(
@@ -145,10 +151,28 @@ class Control:
             max=self.highest,
             step=self.step,
             allowDecimal=self.kind == "number",
-            clampBehavior="blur",
+            clampBehavior="none",  # what is out of range is told beside the field
             size="xs",
             w=92,
             attributes={"input": {"aria-label": self.label}},
+        )
+
+    def _play(self, page: str) -> Any:
+        """Return the button that sweeps the parameter; `explorer.js` does it."""
+        if self.kind != "number":
+            return None
+        first, last = self.sweep or (self.lowest, self.highest)
+        attributes: Any = {
+            "aria-label": f"Play {self.label}", "data-control": self.identifier(page),
+            "data-first": f"{first:g}", "data-last": f"{last:g}", "data-step": f"{self.step:g}",
+        }  # fmt: skip
+        return html.Button(
+            "▶",
+            id=f"{self.identifier(page)}-play",
+            className="play",
+            title=f"Play: sweep from {first:g} to {last:g}",
+            type="button",
+            **attributes,
         )
 
     def _slider(self, page: str, value: Value) -> Any:
@@ -181,21 +205,6 @@ class Control:
         )
 
 
-def subscripted(symbol: str) -> list[Any]:
-    """Set what follows an underscore lower: d_k.
-
-    Examples
-    --------
-    >>> subscripted("d_k")
-    ['d', Sub('k')]
-    """
-    letter, mark, below = symbol.partition("_")
-    if not mark:
-        return [symbol]
-    name, bracket, rest = below.partition("(")
-    return [letter, html.Sub(name), *([bracket + rest] if bracket else [])]
-
-
 def build_controls(page: str, controls: Sequence[Control], values: Mapping[str, Value]) -> Any:
     """Return the panel of a page: its controls under their headings."""
     children: list[Any] = []
@@ -219,6 +228,8 @@ def read_query(controls: Sequence[Control], search: str | None) -> tuple[Values,
     except ValueError:
         return values, ["The link has too many parts; the defaults are shown."]
     for name, text in pairs:
+        if name == "tour":
+            continue
         if name not in known:
             messages.append(
                 f"{name[:40]!r} in the link is no parameter of this page; it is left out."
@@ -241,9 +252,126 @@ def write_query(controls: Sequence[Control], values: Mapping[str, Value]) -> str
     >>> write_query([norm], {"signal_norm": 1.5}), write_query([norm], {"signal_norm": 2.0})
     ('', '?signal_norm=2')
     """
-    changed = {
+    changed = changed_values(controls, values)
+    return f"?{urlencode(changed)}" if changed else ""
+
+
+def changed_values(controls: Sequence[Control], values: Mapping[str, Value]) -> dict[str, str]:
+    """Return what differs from the defaults, as links spell it."""
+    return {
         control.name: control.spell(values[control.name])
         for control in controls
         if values[control.name] != control.default
     }
-    return f"?{urlencode(changed)}" if changed else ""
+
+
+class Symbol(NamedTuple):
+    """The meaning of a symbol, and the page of the documentation that derives it."""
+
+    meaning: str
+    page: str
+
+
+SYMBOLS = {
+    "‖μ‖": Symbol("Norm of the signal: tokens are ±μ plus unit noise.", "pooled-covariance"),
+    "δ": Symbol("Dimension over vocabulary, d/V; 0 is an infinite one.", "pooled-covariance"),
+    "γ": Symbol("Dimension over samples, d/N; small is plenty of data.", "pooled-covariance"),
+    "R": Symbol("Correlation of the signs at two positions of a sequence.", "weights"),
+    "L": Symbol("Length of a sequence, in tokens.", "weights"),
+    "p": Symbol("Length of the prefix; of a token its share of the text.", "weights"),
+    "r": Symbol("Correlation between two positions of the prefix.", "weights"),
+    "a": Symbol("Correlation of neighbours; it decays as a^distance.", "weights"),
+    "η": Symbol("Strength of the spike in R = I + η qqᵀ, rescaled.", "weights"),
+    "w": Symbol("Pooling weights: a sequence becomes Σ w_l e_l.", "weights"),
+    "d": Symbol("Dimension of the embeddings in the simulation.", "simulation"),
+    "V": Symbol("Number of tokens in the vocabulary.", "vocabulary"),
+    "g": Symbol("Importance of a token: it is pooled with the factor g.", "vocabulary"),
+    "log₁₀ a": Symbol("Smoothing a of the token weights 1/(p + a).", "vocabulary"),
+    "V_eff": Symbol("Number of tokens that pooling works with, (Σpg)²/Σp²g².", "vocabulary"),
+    "λ": Symbol("Eigenvalue of the sample covariance along the signal.", "alignment"),
+    "λ₊": Symbol("Right edge of the bulk: noise alone ends there.", "bulk"),
+    "ζ": Symbol("Squared overlap of the leading eigenvector with the signal.", "alignment"),
+    "ζ_samp": Symbol("Share that the sample keeps: overlap with the population.", "alignment"),
+    "ζ_pop": Symbol("Share that the finite vocabulary keeps: ‖μ‖²/(‖μ‖² + δ).", "alignment"),
+    "ℓ": Symbol("Eigenvalue of the population covariance along the signal.", "thresholds"),
+    "α/κ": Symbol("Signal-to-noise ratio of the weights, wᵀRw over wᵀw.", "weights"),
+    "α": Symbol("Weight wᵀRw with which the signal is pooled.", "weights"),
+    "κ": Symbol("Weight wᵀw with which the noise is pooled.", "weights"),
+    "L_eff": Symbol("Number of positions that the weights really use, κ²/Σw⁴.", "bulk"),
+    "λ_max(R)": Symbol("Largest eigenvalue of R: the largest SNR there is.", "weights"),
+    "Σw": Symbol("Sum of the weights; it changes eigenvalues, never overlaps.", "weights"),
+    "β": Symbol("Inverse temperature: scores are multiplied by β.", "attention"),
+    "d_k": Symbol("Width of a head: the dimension of its queries and keys.", "attention"),
+    "n": Symbol("Number of tokens that attend to each other.", "attention"),
+    "h": Symbol("Number of heads, side by side.", "attention"),
+    "of √n A⊥": Symbol("Largest squared singular value of √n (A − 11ᵀ/n).", "attention"),
+    "s₁(A)": Symbol("Largest singular value of the attention matrix; near 1.", "attention"),
+    "s₂(A)": Symbol("Second largest singular value of the attention matrix.", "attention"),
+    "‖A‖²": Symbol("Sum of all squared entries of the attention matrix.", "attention"),
+    "‖A‖²/s₁²": Symbol("Stable rank: how many directions share the energy.", "attention"),
+    "m₁": Symbol("Mean squared singular value of √n A⊥.", "attention"),
+}  # fmt: skip
+
+
+def subscripted(symbol: str) -> list[Any]:
+    """Set what follows an underscore lower: d_k.
+
+    Examples
+    --------
+    >>> subscripted("d_k")
+    ['d', Sub('k')]
+    """
+    letter, mark, below = symbol.partition("_")
+    if not mark:
+        return [symbol]
+    name, bracket, rest = below.partition("(")
+    return [letter, html.Sub(name), *([bracket + rest] if bracket else [])]
+
+
+def explained(symbol: str) -> Any:
+    """Return a symbol that says what it means, and links to where that is derived."""
+    key = symbol if symbol in SYMBOLS else symbol.partition(" ")[0]
+    if key not in SYMBOLS:
+        return html.Span(subscripted(symbol), className="symbol")
+    spoken: Any = {"aria-label": f"{symbol}: {SYMBOLS[key].meaning}"}
+    link = html.A(
+        subscripted(symbol),
+        href=f"/symbols#{key}",
+        className="symbol",
+        target="_blank",
+        **spoken,
+    )
+    return dmc.Tooltip(
+        link,
+        label=SYMBOLS[key].meaning,
+        multiline=True,
+        w=250,
+        withArrow=True,
+        boxWrapperProps={"display": "inline-block"},
+    )
+
+
+def symbols_page() -> Any:
+    """Return the page that lists all symbols, with the pages of the documentation."""
+    rows = [_row(name, symbol) for name, symbol in SYMBOLS.items()]
+    head = html.Thead(html.Tr([html.Th(word) for word in ("Symbol", "Meaning", "Derived in")]))
+    return html.Div(
+        [
+            dmc.Title("Symbols", order=1, size="h2"),
+            dmc.Text(
+                "What the letters on the pages stand for. The pages that derive them are in the "
+                "documentation of attnlaw, under Theory.",
+                c="dimmed", mb="sm",
+            ),
+            dmc.Table([head, html.Tbody(rows)], id="symbols-table"),
+        ]
+    )  # fmt: skip
+
+
+def _row(name: str, symbol: Symbol) -> Any:
+    cells: Iterable[Any] = (
+        html.Td(subscripted(name), className="symbol"),
+        html.Td(symbol.meaning),
+        html.Td(html.Code(f"docs/theory/{symbol.page}.md")),
+    )
+    return html.Tr(list(cells), id=name)

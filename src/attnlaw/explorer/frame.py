@@ -12,13 +12,14 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
 from attnlaw._checks import RegimeWarning
-from attnlaw.explorer.charts import Look
+from attnlaw.explorer.charts import Look, hold_axes
 from attnlaw.explorer.controls import (
     Control,
     Values,
     build_controls,
+    changed_values,
+    explained,
     read_query,
-    subscripted,
     write_query,
 )
 
@@ -114,8 +115,8 @@ def notice(text: str, colour: str = "yellow") -> Any:
     return dmc.Alert(text, color=colour, variant="light", py=6, className="notice")
 
 
-def page_layout(page: Page, search: str | None) -> Any:
-    """Return a page in the state that a link describes."""
+def page_layout(page: Page, search: str | None, remark: Any = None) -> Any:
+    """Return a page in the state that a link describes, with a remark under its title."""
     values, messages = read_query(page.controls, search)
     name = page.name
     panel = dmc.Paper(
@@ -153,6 +154,7 @@ def page_layout(page: Page, search: str | None) -> Any:
                     panel,
                     html.Div(
                         [
+                            html.Div(remark, id=f"{name}-remark", className="notices"),
                             html.Div(id=f"{name}-notices", className="notices", **LIVE),
                             figure,
                             html.Div(id=f"{name}-readings"),
@@ -164,8 +166,15 @@ def page_layout(page: Page, search: str | None) -> Any:
                 className="columns",
             ),
             *([dcc.Store(id=f"{name}-extra")] if page.has_extra else []),
-        ]
+            dcc.Store(id=f"{name}-hold"),
+        ],
+        **_marked(name),
     )
+
+
+def _marked(name: str) -> Any:
+    """Return the attribute by which `explorer.js` knows on which page a control is."""
+    return {"data-page": name}
 
 
 def register_page(app: Dash, page: Page) -> None:
@@ -181,10 +190,11 @@ def register_page(app: Dash, page: Page) -> None:
         Output(f"{name}-late", "data"),
         Input("theme", "data"),
         Input("narrow", "data"),
+        Input(f"{name}-hold", "data"),
         *extra,
         *inputs,
     )
-    def _draw(theme: str | None, narrow: Any, *arguments: Any) -> Any:
+    def _draw(theme: str | None, narrow: Any, hold: Any, *arguments: Any) -> Any:
         own = arguments[0] if page.has_extra else None
         given = arguments[len(extra) :]
         try:
@@ -193,24 +203,31 @@ def register_page(app: Dash, page: Page) -> None:
                 look = Look("dark" if theme == "dark" else "light", bool(narrow))
                 view = page.view(values, look, own)
         except (ValueError, ArithmeticError, MemoryError) as error:
-            return no_update, no_update, notice(str(error), "red"), no_update
+            text = str(error)
+            wrong = next((c.name for c in controls if text.startswith(f"{c.name} must")), "")
+            late: dict[str, Any] = {"page": name, "wrong": wrong, "error": text}
+            return no_update, no_update, notice(text, "red"), late
         sentences = [*view.warnings, *(text[:1].upper() + text[1:] for text in remarks)]
         late = {
             "page": name,
             "query": write_query(controls, values),
+            "changed": changed_values(controls, values),
+            "values": {c.name: [c.property, values[c.name], c.default] for c in controls},
             "formula": re.sub(r"\$\$(.+?)\$\$", r"$$\n\1\n$$", view.formula, flags=re.DOTALL),
             "code": view.code,
         }
-        return view.figure, _readings(name, view), [notice(text) for text in sentences], late
+        notices = [notice(text) for text in sentences]
+        return hold_axes(view.figure, hold), _readings(name, view), notices, late
 
     app.clientside_callback(
         ClientsideFunction("explorer", "settle"),
         Output(f"{name}-late", "modified_timestamp"),
         Input(f"{name}-late", "data"),
+        State("pages", "data"),
     )
     for control in controls:
         _register_control(app, name, control)
-    for form in ("png", "svg", "csv", "link"):
+    for form in ("undo", "reset", "png", "svg", "csv", "link"):
         app.clientside_callback(
             ClientsideFunction("explorer", form),
             Output(f"{name}-{form}", "n_clicks"),
@@ -259,6 +276,8 @@ def _register_control(app: Dash, page: str, control: Control) -> None:
 
 def _toolbar(name: str) -> Any:
     buttons = (
+        ("undo", "Undo", "Take back the last change"),
+        ("reset", "Reset", "Back to where this page begins"),
         ("link", "Copy link", "Copy a link that restores this view"),
         ("png", "PNG", "Download the figure as PNG"),
         ("svg", "SVG", "Download the figure as SVG"),
@@ -283,7 +302,7 @@ def _readings(name: str, view: View) -> list[Any]:
         html.Div(
             [
                 html.Div(
-                    [r.label, html.Span(subscripted(r.symbol), className="symbol")],
+                    [r.label, explained(r.symbol)],
                     className="label",
                 ),
                 html.Div(r.value, id=f"{name}-reading-{r.key}", className="value"),

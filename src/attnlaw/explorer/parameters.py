@@ -34,14 +34,16 @@ RATIOS = (
     Control(
         name="signal_norm", label="Signal norm", symbol="‖μ‖", kind="number",
         section="Signal and data", default=1.2, lowest=0, highest=4, step=0.01,
+        sweep=(0, 2),
     ),
     Control(
         name="vocab_ratio", label="Vocabulary ratio", symbol="δ = d/V", kind="number",
-        section="Signal and data", default=0.5, lowest=0, highest=4, step=0.01,
+        section="Signal and data", default=0.5, lowest=0, highest=4, step=0.01, sweep=(2, 0),
     ),
     Control(
         name="sample_ratio", label="Sample ratio", symbol="γ = d/N", kind="number",
         section="Signal and data", default=0.4, lowest=0.01, highest=4, step=0.01,
+        sweep=(2, 0.01),
     ),
 )  # fmt: skip
 

@@ -1,7 +1,16 @@
-/* What the pages do in the browser: keep sliders and links in step, downloads, drawing bars. */
+/* What the pages do in the browser: keep sliders and links in step, undo, play, hold the axes while
+   a slider moves, downloads, drawing bars. */
 (() => {
   const same = () => window.dash_clientside.no_update;
   const timers = {};
+  const memory = {};  // by page: what differs from its defaults, as links spell it
+  const histories = {};  // by page: settings that can be taken back, the present one last
+  const waiting = [];  // called after the next redraw
+  let playing = null;
+
+  const set = (id, props) => {
+    if (document.getElementById(id)) window.dash_clientside.set_props(id, props);
+  };
 
   const graph = (id) => document.getElementById(id)?.querySelector(".js-plotly-plot");
 
@@ -67,6 +76,120 @@
   document.addEventListener("drop", refuse, true);
   document.addEventListener("change", refuse, true);
 
+  const pageOf = (element) => element.closest?.("[data-page]")?.dataset.page;
+
+  /* While a slider moves or plays, the axes stay: what moves is the spectrum. */
+  const hold = (page) => {
+    const layout = graph(page + "-figure")?._fullLayout;
+    if (!layout) return;
+    const held = {};
+    for (const name of ["xaxis", "yaxis", "xaxis2", "yaxis2"]) {
+      if (layout[name] && !layout[name].autorange && layout[name].type === "linear") {
+        held[name] = Array.from(layout[name].range);
+      }
+    }
+    window.dash_clientside.set_props(page + "-hold", { data: held });
+  };
+  const release = (page) => window.dash_clientside.set_props(page + "-hold", { data: null });
+
+  document.addEventListener("pointerdown", (event) => {
+    const slider = event.target.closest?.(".mantine-Slider-root");
+    const page = slider && pageOf(slider);
+    if (!page || playing) return;
+    hold(page);
+    const end = () => {
+      window.removeEventListener("pointerup", end);
+      window.removeEventListener("pointercancel", end);
+      release(page);
+    };
+    window.addEventListener("pointerup", end);
+    window.addEventListener("pointercancel", end);
+  }, true);
+
+  /* Sweep a parameter; the next value is set when the last one has been drawn. */
+  const redrawn = () => new Promise((resolve) => {
+    const timer = setTimeout(resolve, 3000);  // a page that shows an error draws nothing
+    waiting.push(() => { clearTimeout(timer); resolve(); });
+  });
+  const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+  const play = async (button) => {
+    const { control, first, last, step } = button.dataset;
+    const page = pageOf(button), me = { button };
+    playing = me;
+    button.textContent = "■";
+    button.setAttribute("aria-pressed", "true");
+    const from = Number(first), to = Number(last), size = Number(step), n = 60;
+    const put = async (value) => {
+      const drawn = redrawn();
+      set(control, { value: Number((Math.round(value / size) * size).toFixed(6)) });
+      await Promise.all([drawn, pause(60)]);
+    };
+    await put((from + to) / 2);  // axes that suit the middle of the way
+    hold(page);
+    for (let k = 0; k <= n && playing === me && document.contains(button); k += 1) {
+      await put(from + (to - from) * k / n);
+    }
+    if (playing === me) playing = null;
+    button.textContent = "▶";
+    button.setAttribute("aria-pressed", "false");
+    if (document.contains(button)) release(page);
+  };
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest?.(".play");
+    if (button) {
+      const mine = playing?.button === button;
+      playing = null;
+      if (!mine) play(button);
+    }
+    if (event.target.closest?.(".tour")) {  // also one that was chosen before
+      setTimeout(() => window.dash_clientside.set_props("visit", { data: Date.now() }), 50);
+    }
+  });
+
+  /* The menu carries the model from page to page. */
+  const remember = (late, pages) => {
+    memory[late.page] = { ...late.changed };
+    for (const [page, controls] of Object.entries(pages?.[late.page] ? pages : {})) {
+      memory[page] = memory[page] || {};
+      if (page === late.page) continue;
+      for (const [name, [low, high, kind]] of Object.entries(controls)) {
+        if (!(name in pages[late.page])) continue;
+        const text = late.changed[name], value = Number(text);
+        const fits = !["number", "whole"].includes(kind) || (low <= value && value <= high);
+        if (text === undefined) delete memory[page][name];
+        else if (fits) memory[page][name] = text;
+      }
+    }
+    for (const [page, changed] of Object.entries(memory)) {
+      const query = new URLSearchParams(changed).toString();
+      set("nav-" + page, { href: "/" + page + (query && "?" + query) });
+    }
+  };
+
+  /* Settings that lasted for a moment can be taken back; a drag is one change. */
+  const record = (late) => {
+    const past = histories[late.page] = histories[late.page] || [];
+    const now = JSON.stringify(late.values);
+    if (past.at(-1) === now) return;
+    clearTimeout(timers["record-" + late.page]);
+    const write = () => { if (past.at(-1) !== now) past.push(now); };
+    if (past.length) timers["record-" + late.page] = setTimeout(write, 400);
+    else write();
+    if (past.length > 100) past.shift();
+  };
+  const restore = (page, values, which) => {
+    for (const [name, cell] of Object.entries(values)) {
+      window.dash_clientside.set_props(page + "-" + name, { [cell[0]]: cell[which] });
+    }
+  };
+
+  /* What is wrong is said beside the control that caused it. */
+  const blame = (page, name, text) => {
+    if (timers["blamed-" + page]) set(timers["blamed-" + page], { error: null });
+    timers["blamed-" + page] = name ? page + "-" + name : null;
+    if (name) set(page + "-" + name, { error: text });
+  };
+
   window.dash_clientside = window.dash_clientside || {};
   window.dash_clientside.explorer = {
     /* A slider and its number field say the same. */
@@ -78,16 +201,20 @@
     },
 
     /* After a redraw: the address at once, formulas and code when the hand rests. */
-    settle: (late) => {
+    settle: (late, pages) => {
       if (!late) return same();
+      while (waiting.length) waiting.pop()();
+      if ("wrong" in late) {
+        blame(late.page, late.wrong, late.error);
+        return same();
+      }
+      blame(late.page, "", "");
       const path = window.location.pathname;
       if (path === "/" || path.endsWith("/" + late.page)) {
         window.history.replaceState(window.history.state, "", "/" + late.page + late.query);
       }
-      const set = (id, props) => {
-        if (document.getElementById(id)) window.dash_clientside.set_props(id, props);
-      };
-      set("nav-" + late.page, { href: "/" + late.page + late.query });
+      remember(late, pages);
+      record(late);
       clearTimeout(timers[late.page]);
       timers[late.page] = setTimeout(() => {
         set(late.page + "-formula", { children: late.formula });
@@ -95,6 +222,21 @@
           window.dash_clientside.set_props(late.page + "-code", { code: late.code });
         }
       }, 250);
+      return same();
+    },
+
+    undo: (clicks, id) => {
+      const page = id.replace("-figure", ""), past = histories[page] || [];
+      if (clicks && past.length > 1) {
+        clearTimeout(timers["record-" + page]);
+        past.pop();
+        restore(page, JSON.parse(past.at(-1)), 1);
+      }
+      return same();
+    },
+    reset: (clicks, id) => {
+      const page = id.replace("-figure", ""), past = histories[page] || [];
+      if (clicks && past.length) restore(page, JSON.parse(past.at(-1)), 2);
       return same();
     },
 
@@ -124,9 +266,9 @@
       plot.tabIndex = 0;
       plot.setAttribute("role", "slider");
       plot.setAttribute("aria-label", "Weights: left and right choose a position, up and down change it");
-      let chosen = 0, last = null;
+      let chosen = 0, last = null, held = null, before = null;
 
-      const weights = () => Array.from(plot._fullData[0].y, Number);
+      const weights = () => held || Array.from(plot._fullData[0].y, Number);
       const put = (w) => {
         const text = w.map((v) => Number(v.toPrecision(4))).join(",");
         if (!w.some((v) => Number(v.toPrecision(4)) !== 0) || text === last) return;
@@ -150,17 +292,30 @@
         const at = place(event), w = weights();
         if (!at || at[0] < 0 || at[0] >= w.length) return false;
         const size = Math.max(...w.map(Math.abs));
+        const height = Math.abs(at[1]) < 0.01 * size ? 0 : at[1];
+        const [from, start] = before || [at[0], height];  // a fast hand passes over bars
+        const n = Math.abs(at[0] - from);
+        for (let k = 0; k <= n; k += 1) {
+          const share = n ? k / n : 1;
+          w[from + Math.sign(at[0] - from) * k] = start + (height - start) * share;
+        }
         chosen = at[0];
-        w[chosen] = Math.abs(at[1]) < 0.01 * size ? 0 : at[1];
+        before = [chosen, height];
         put(w);
         tell(w);
         return true;
       };
       plot.addEventListener("pointerdown", (event) => {
-        if (!lift(event)) return;
+        held = weights();  // what is drawn lags behind the hand
+        before = null;
+        if (!lift(event)) {
+          held = null;
+          return;
+        }
         event.preventDefault();
         const move = (e) => lift(e);
         const end = () => {
+          held = null;
           window.removeEventListener("pointermove", move);
           window.removeEventListener("pointerup", end);
           window.removeEventListener("pointercancel", end);

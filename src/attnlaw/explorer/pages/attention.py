@@ -11,8 +11,7 @@ import attnlaw as al
 from attnlaw.explorer.charts import Look, Trace, bars, figure, line, vertical
 from attnlaw.explorer.controls import Control, Values
 from attnlaw.explorer.frame import Page, Reading, View, shown, tex
-from attnlaw.explorer.jobs import Job
-from attnlaw.explorer.simulation_panel import finished_job, register_simulation, simulation_panel
+from attnlaw.explorer.jobs import Job, finished_job, register_simulation, simulation_panel
 from attnlaw.laws import Law
 from attnlaw.plotting import style
 from attnlaw.theory import linear_energy, score_energy
@@ -35,6 +34,10 @@ CONTROLS = (
     Control(
         name="n_heads", label="Heads side by side", symbol="h", kind="whole", section="Head",
         default=1, lowest=1, highest=16, step=1,
+    ),
+    Control(
+        name="causal", label="Causal: later tokens masked", kind="switch", section="Head",
+        default=False,
     ),
     Control(
         name="n_draws", label="Draws", kind="whole", section="Simulation",
@@ -63,6 +66,7 @@ def head_from(values: Values) -> al.SelfAttention:
         head_dimension=int(values["head_dimension"]),
         inverse_temperature=float(values["inverse_temperature"]),
         n_heads=int(values["n_heads"]),
+        causal=bool(values["causal"]),
     )
 
 
@@ -111,7 +115,8 @@ class Draw:
         self.seen = al.simulate(head, n_trials=1, rng=rngs[1])
         self.law = law if law is not None else al.law(head)
         self.prediction = al.predict(head) if law is None else None
-        self.outlier = al.theory.key_norm_outlier(head) if law is None else None
+        known = law is None and not head.causal
+        self.outlier = al.theory.key_norm_outlier(head) if known else None
 
 
 def _trials(values: Values) -> tuple[int, Callable[[], Any]]:
@@ -144,6 +149,8 @@ def _histogram(job: Job, right: float, look: Look) -> Trace:
 
 def _sentence(job: Job) -> str:
     outlier = job.results[0].outlier
+    if outlier is None:
+        return "Rows of a causal head are centred and scaled one by one, so that all count alike."
     if not outlier.locations.size:
         return "Key norms make no outlier here: their term drowns in the bulk."
     where = ", ".join(shown(value**0.5) for value in outlier.locations)
@@ -166,6 +173,8 @@ def _comparison(job: Job, limit: al.results.AttentionSpectrum) -> Any:
 
 def _formula(head: al.SelfAttention, limit: al.results.AttentionSpectrum) -> str:
     beta = head.inverse_temperature
+    if head.causal:
+        return _causal_formula(head)
     ratio = r"\varphi" if head.n_heads == 1 else r"\varphi/h"
     last = "1" if head.n_heads == 1 else "1/h"
     return rf"""
@@ -186,19 +195,34 @@ per head; all this ends near $\beta=\sqrt{{\log n}}$, where single entries rule 
 """
 
 
+def _causal_formula(head: al.SelfAttention) -> str:
+    beta = head.inverse_temperature
+    return rf"""
+Row $i$ of a causal head is a softmax over the first $i$ tokens; studied is
+$\sqrt i\,(A_{{ij}}-1/i)$ for $j\le i$, with $n={head.n_tokens}$, $d_k={head.head_dimension}$
+and $\beta={tex(beta)}$. For wide heads and many tokens the squared singular values, in units
+of $e^{{\beta^2}}-1={tex(score_energy(beta))}$, have the distribution function
+
+$$F(x)=\frac12+\frac1\pi\arctan\frac{{\mathrm{{Ei}}(x)}}\pi,$$
+
+which has no right edge: it is drawn up to where one of the $n$ values is expected beyond.
+"""
+
+
 def _code(values: Values) -> str:
-    draws = f"n_draws={values['n_draws']}, rng={values['seed']}"
+    draws = f"n_trials={values['n_draws']}, rng={values['seed']}"
     return (
-        "import attnlaw as al\n\nhead = al.SelfAttention(\n"
+        "import matplotlib.pyplot as plt\n\nimport attnlaw as al\n\nhead = al.SelfAttention(\n"
         f"    n_tokens={values['n_tokens']}, head_dimension={values['head_dimension']},\n"
         f"    inverse_temperature={values['inverse_temperature']:g}, "
-        f"n_heads={values['n_heads']},\n)\n"
-        'al.predict(head, order="first")    # the limit\n'
-        'limit = al.law(head, order="first")\n\n'
-        "al.predict(head)                   # a finite head\n"
-        "al.theory.key_norm_outlier(head)\n"
-        f"seen = al.simulate(head, {draws})\n"
+        f"n_heads={values['n_heads']}, causal={values['causal']},\n)\n"
+        'print(al.predict(head, order="first"))    # the limit\n'
+        "print(al.predict(head))                   # a finite head\n"
+        f"print(al.simulate(head, {draws}))\n\n"
+        'laws = {"limit": al.law(head, order="first"), "finite head": al.law(head)}\n'
         f"squared = al.simulation.simulate_spectrum(head, {draws})\n"
+        "al.plotting.plot_spectrum(squared, laws, logarithmic=True)\n"
+        "plt.show()\n"
     )
 
 

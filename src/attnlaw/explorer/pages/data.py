@@ -20,8 +20,8 @@ from attnlaw.explorer.findings import (
 )
 from attnlaw.explorer.frame import Page, Reading, View, notice, shown, tex
 from attnlaw.explorer.heads_view import heads_view
+from attnlaw.explorer.jobs import JOBS, register_simulation, simulation_panel
 from attnlaw.explorer.security import LARGEST_FILE, decoded, file_name, temporary_file
-from attnlaw.explorer.simulation_panel import JOBS, register_simulation, simulation_panel
 from attnlaw.laws import BinnedSpectrum
 from attnlaw.plotting import style
 

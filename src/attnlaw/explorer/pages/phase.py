@@ -11,7 +11,7 @@ from dash import Dash, Input, Output, State, no_update
 
 import attnlaw as al
 from attnlaw._checks import invalid_argument
-from attnlaw.explorer.charts import Look, Trace, figure, numbers
+from attnlaw.explorer.charts import Look, Trace, figure, line, numbers
 from attnlaw.explorer.controls import Control, Values, write_query
 from attnlaw.explorer.frame import Page, Reading, View, shown, tex
 from attnlaw.explorer.pages.spectrum import CONTROLS as SPECTRUM_CONTROLS
@@ -37,6 +37,7 @@ AXIS_NAMES = {
     "sample_ratio": "sample ratio γ = d/N",
 }  # fmt: skip
 N_POINTS = 90
+FINE = 300  # points of the boundary
 N_POINTS_OF_TOKENS = 45  # where every point is a sum over tokens
 
 PLANE = (
@@ -158,7 +159,24 @@ def _panel_traces(
 
 
 def _boundary(k: int, name: str, everywhere: al.PooledSequences, x: Any, y: Any) -> Trace:
-    """Return the contour that the library's detectability draws, in the units of the plane."""
+    """Return the line of the threshold: a curve where the norm is an axis, else a contour."""
+    axes = {"xaxis": f"x{k + 1}" if k else "x", "yaxis": f"y{k + 1}" if k else "y"}
+    drawn = {"color": style.LIGHT.contour, "width": 2, "dash": "dash"}
+    common: Any = {"showlegend": False, "hoverinfo": "skip", **axes}
+    shape = np.shape(everywhere.signal_norm)
+    if len(shape) == 2 and max(shape) > 1:
+        along, is_up = (x, True) if shape[0] > 1 else (y, False)
+        n = len(along) if everywhere.tokens_differ else FINE
+        fine = np.linspace(0, along[-1], n)
+        other = {
+            key: fine
+            for key in AXES
+            if key != "signal_norm" and np.size(getattr(everywhere, key)) > 1
+        }
+        at_once: Any = other | {"signal_norm": 1.0}
+        norms = np.asarray(al.thresholds(replace(everywhere, **at_once)).sample_signal)
+        along_x, along_y = (fine, norms) if is_up else (norms, fine)
+        return line(along_x, along_y, f"{name}, boundary", line=drawn, **common)
     distance = np.asarray(everywhere.signal_norm) - np.asarray(
         al.thresholds(everywhere).sample_signal
     )
@@ -166,9 +184,8 @@ def _boundary(k: int, name: str, everywhere: al.PooledSequences, x: Any, y: Any)
     return {
         "type": "contour", "x": numbers(x), "y": numbers(y), "z": numbers(distance),
         "contours": {"start": 0, "end": 0, "size": 1, "coloring": "none"},
-        "line": {"color": style.LIGHT.contour, "width": 2, "dash": "dash", "smoothing": 1},
-        "showscale": False, "showlegend": False, "hoverinfo": "skip", "name": f"{name}, boundary",
-        "xaxis": f"x{k + 1}" if k else "x", "yaxis": f"y{k + 1}" if k else "y",
+        "line": {**drawn, "smoothing": 1}, "showscale": False,
+        "name": f"{name}, boundary", **common,
     }  # fmt: skip
 
 
@@ -253,20 +270,22 @@ def _code(values: Values, names: list[str]) -> str:
     across, up, n = str(values["across"]), str(values["up"]), _n_points(values)
     weights = "".join(f'    "{name}": {weights_code(values, name)},\n' for name in names)
     point = ", ".join(f"{key}={values[key]:g}" for key in AXES)
+    copies = "from dataclasses import replace\n\n" if vocabulary_code(values) else ""
     return (
-        "from dataclasses import replace\n\nimport numpy as np\n\nimport attnlaw as al\n\n"
-        f"{correlation_code(values)}weightings = {{\n{weights}}}\n"
-        f"x = np.linspace(0, {values['across_to']:g}, {n})    # {across}\n"
-        f"y = np.linspace(0, {values['up_to']:g}, {n})    # {up}\n"
-        "for name, w in weightings.items():\n"
+        f"{copies}import matplotlib.pyplot as plt\nimport numpy as np\n\n"
+        f"import attnlaw as al\n\n{correlation_code(values)}weightings = {{\n{weights}}}\n"
+        f"x = {{{across!r}: np.linspace(0, {values['across_to']:g}, {n})}}\n"
+        f"y = {{{up!r}: np.linspace(0, {values['up_to']:g}, {n})}}\n"
+        f"figure, panels = plt.subplots(1, {len(names)}, squeeze=False, layout='constrained')\n"
+        "for ax, (name, w) in zip(panels[0], weightings.items()):\n"
         "    model = al.PooledSequences(          # at the cross-hair\n"
         f"        {point},\n"
         f'        correlation=R, weights=w, sampling="{values["sampling"]}",\n'
         "    )\n"
         f"{textwrap.indent(vocabulary_code(values), '    ')}"
-        f"    model = replace(model, {across}=x[None, :], {up}=y[:, None])\n"
-        f"    alignment = al.predict(model).squared_overlap     # ({n}, {n})\n"
-        "    critical = al.thresholds(model).sample_signal\n"
+        "    print(name, model.snr, al.predict(model), al.thresholds(model))\n"
+        "    al.plotting.plot_phase_diagram(model, x=x, y=y, ax=ax).set_title(name)\n"
+        "plt.show()\n"
     )
 
 

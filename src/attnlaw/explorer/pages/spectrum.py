@@ -12,7 +12,7 @@ from attnlaw._checks import invalid_argument
 from attnlaw.explorer.charts import Look, Trace, bars, figure, line, stem, vertical
 from attnlaw.explorer.controls import Control, Values
 from attnlaw.explorer.frame import Page, Reading, View, shown, tex
-from attnlaw.explorer.jobs import Job
+from attnlaw.explorer.jobs import Job, finished_job, register_simulation, simulation_panel
 from attnlaw.explorer.parameters import (
     CORRELATION,
     RATIOS,
@@ -22,7 +22,6 @@ from attnlaw.explorer.parameters import (
     model_code,
     model_from,
 )
-from attnlaw.explorer.simulation_panel import finished_job, register_simulation, simulation_panel
 from attnlaw.laws import Law
 from attnlaw.plotting import style
 from attnlaw.theory import spike_parameter
@@ -92,7 +91,7 @@ def _law_traces(law: Law, spike: al.results.Spike, look: Look) -> tuple[list[Tra
         float(x) for x in (spike.bulk_edge, spike.top_eigenvalue, spike.mean_eigenvalue)
     )
     left = float(law.edges[0])
-    half_turn = np.linspace(0, np.pi, 240)  # close to the edges, where the density is steep
+    half_turn = np.linspace(0, np.pi, 500)  # close to the edges, where the density is steep
     x = left + (edge - left) * (1 - np.cos(half_turn)) / 2
     density = law.density(x)
     inside = x > left + 0.03 * (edge - left)  # a hard edge is infinitely high
@@ -115,7 +114,7 @@ def _law_traces(law: Law, spike: al.results.Spike, look: Look) -> tuple[list[Tra
                 marker={"symbol": "triangle-up"},
             )
         )  # fmt: skip
-    return traces, top, 1.08 * max(edge, outlier, mean)
+    return traces, top, max(1.08 * max(edge, outlier, mean), 1.5 * edge)  # room for an outlier
 
 
 def _observed_traces(job: Job, spike: al.results.Spike, look: Look, top: float) -> list[Trace]:
@@ -242,15 +241,18 @@ def _dimension(values: Values) -> int | None:
 def _code(values: Values, model: al.PooledSequences) -> str:
     d = _dimension(values)
     size = "" if d is None else f"dimension={d}, "
+    draws = f"{size}n_trials={values['n_trials']}, rng={values['seed']}"
     return (
         f"{model_code(values)}\n"
-        "al.predict(model)              # eigenvalues, overlaps, edge\n"
-        "al.thresholds(model)           # critical signal norms\n"
-        "law = al.law(model)       # law.density(x), law.edges\n\n"
-        f"seen = al.simulate(model, {size}"
-        f"n_trials={values['n_trials']}, rng={values['seed']})\n"
-        f"spectra = al.simulation.simulate_spectrum(model, {size}"
-        f"n_trials={values['n_trials']}, rng={values['seed']})\n"
+        "print(al.predict(model))          # eigenvalues, overlaps, edge\n"
+        "print(al.thresholds(model))       # critical signal norms\n"
+        "law = al.law(model)               # law.density(x), law.edges\n"
+        f"spectra = al.simulation.simulate_spectrum(model, {draws})\n"
+        f"print(al.compare(model, {draws.replace('n_trials=1,', 'n_trials=2,')}))\n\n"
+        "import matplotlib.pyplot as plt\n\n"
+        "ax = al.plotting.plot_spectrum(spectra, law)\n"
+        "al.plotting.plot_outlier(al.predict(model), ax)\n"
+        "plt.show()\n"
     )
 
 

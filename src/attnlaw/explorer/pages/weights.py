@@ -4,13 +4,13 @@ from typing import Any
 
 import dash_mantine_components as dmc
 import numpy as np
-from dash import ClientsideFunction, Dash, Input, Output, State, dcc, no_update
+from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
 import attnlaw as al
-from attnlaw.correlations import check_correlation
+from attnlaw.correlations import nearest_correlation
 from attnlaw.explorer.charts import Look, Trace, bars, figure, numbers
 from attnlaw.explorer.controls import Control, Values, write_query
-from attnlaw.explorer.frame import Page, Reading, View, shown, tex
+from attnlaw.explorer.frame import LIVE, Page, Reading, View, shown, tex
 from attnlaw.explorer.pages.spectrum import CONTROLS as SPECTRUM_CONTROLS
 from attnlaw.explorer.parameters import (
     CORRELATION,
@@ -28,6 +28,8 @@ __all__ = ["PAGE"]
 LONGEST_DRAWN = 40
 """Positions of a matrix that can be drawn by hand: its numbers must fit in a link."""
 
+ROUNDED = 1e-4  # share of the unit matrix, against the rounding of entries in a link
+
 BRUSH = (
     Control(
         name="brush", label="Brush for the matrix", symbol="R", kind="number", section="Sequence",
@@ -42,29 +44,25 @@ CONTROLS = (*WEIGHTS, *CORRELATION, *BRUSH)
 def view(values: Values, look: Look, _: Any) -> View:
     """Return bars, matrix, and the SNR beside the best that there is."""
     R = correlation_from(values, checked=False)
-    try:
-        check_correlation(R)
-        complaint = ""
-    except ValueError as error:
-        complaint = f"{error} Paint other entries weaker, or undo the last one."
-    best, name, remark = _optimum(R) if not complaint else (None, "", "")
-    wants_optimum = values["weights"] == "optimal"
-    if wants_optimum and best is None:
-        w = al.mean_weights(len(R))
-    elif wants_optimum and best is not None:
-        w = best
-    else:
-        w = weights_from(values, R)
-    model = None if complaint else _model(R, w)
-    limits = None if best is None else _model(R, best)
+    nearest, complaint = _possible(R), ""
+    if nearest is not R:
+        moved = float(np.abs(nearest - R).max())
+        complaint = (
+            "No signs have this correlation: it is not positive semi-definite. The nearest one "
+            f"that is, with entries moved by up to {moved:.2g}, is shown and used."
+        )
+        R = nearest
+    best, name, remark = _optimum(R)
+    w = best if values["weights"] == "optimal" else weights_from(values, R)
+    model, limits = _model(R, w), _model(R, best)
     return View(
-        figure=_figure(w, None if best is None else _matched(best, w), R, look),
+        figure=_figure(w, _matched(best, w), R, look),
         readings=_readings(model, limits),
         formula=_formula(model, limits),
-        code=_code(values, name),
+        code=_code(values, name, R if complaint else None),
         sentence=_sentence(model, limits),
         warnings=[text for text in (complaint, remark) if text],
-        extra=None if complaint else _link(values, w, R),
+        extra=_link(values, R if complaint else None),
     )
 
 
@@ -92,24 +90,30 @@ def _matched(best: Any, w: Any) -> Any:
     return best * (size / np.linalg.norm(best)) if size > 0 else best
 
 
+def _possible(R: Any) -> Any:
+    """Return a matrix if it is a correlation, else the nearest one, safe against rounding."""
+    if np.linalg.eigvalsh(R)[0] >= -1e-10:
+        return R
+    return (1 - ROUNDED) * nearest_correlation(R) + ROUNDED * np.eye(len(R))
+
+
 def _figure(w: Any, best: Any, R: Any, look: Look) -> dict[str, Any]:
     positions = np.arange(1, len(w) + 1)
     colours = look.colours
     traces: list[Trace] = [
         bars(positions, w, "weights (drag)", style.WEIGHTINGS["mean"], xaxis="x", yaxis="y")
     ]
-    if best is not None:
-        traces.append(
-            {
-                "type": "scatter", "mode": "markers", "x": numbers(np.arange(1, len(best) + 1)),
-                "y": numbers(best), "name": "optimum", "hoverinfo": "y+name",
-                "marker": {
-                    "symbol": "line-ew-open", "size": max(6, 240 // len(w)),
-                    "color": style.WEIGHTINGS["optimal"],
-                    "line": {"width": 3, "color": style.WEIGHTINGS["optimal"]},
-                },
-            }
-        )  # fmt: skip
+    traces.append(
+        {
+            "type": "scatter", "mode": "markers", "x": numbers(np.arange(1, len(best) + 1)),
+            "y": numbers(best), "name": "optimum", "hoverinfo": "y+name",
+            "marker": {
+                "symbol": "line-ew-open", "size": max(6, 240 // len(w)),
+                "color": style.WEIGHTINGS["optimal"],
+                "line": {"width": 3, "color": style.WEIGHTINGS["optimal"]},
+            },
+        }
+    )  # fmt: skip
     order = np.arange(1, len(R) + 1)
     traces.append(
         {
@@ -121,7 +125,7 @@ def _figure(w: Any, best: Any, R: Any, look: Look) -> dict[str, Any]:
             "hovertemplate": "positions %{y}, %{x}: %{z:.3f}<extra></extra>",
         }
     )  # fmt: skip
-    seen = w if best is None else np.concatenate([w, best])
+    seen = np.concatenate([w, best])
     low, high = min(0.0, float(seen.min())), max(0.0, float(seen.max()))
     room = 0.25 * (high - low) or 1.0
     ticks = {"dtick": 1 if len(w) <= 10 else 5, "showgrid": False}
@@ -156,12 +160,10 @@ def _figure(w: Any, best: Any, R: Any, look: Look) -> dict[str, Any]:
     )
 
 
-def _readings(model: al.PooledSequences | None, best: al.PooledSequences | None) -> list[Reading]:
-    if model is None:
-        return []
+def _readings(model: al.PooledSequences, best: al.PooledSequences) -> list[Reading]:
     rows = [
         ("snr", "SNR of the weights", "α/κ", model.snr),
-        ("optimum", "Largest SNR", "λ_max(R)", np.nan if best is None else best.snr),
+        ("optimum", "Largest SNR", "λ_max(R)", best.snr),
         ("signal_gain", "Signal kept", "α", model.signal_gain),
         ("noise_gain", "Noise kept", "κ", model.noise_gain),
         ("effective_length", "Positions in use", "L_eff", model.effective_length),
@@ -170,21 +172,17 @@ def _readings(model: al.PooledSequences | None, best: al.PooledSequences | None)
     return [Reading(key=k, label=a, symbol=b, value=shown(v)) for k, a, b, v in rows]
 
 
-def _sentence(model: al.PooledSequences | None, best: al.PooledSequences | None) -> str:
-    if model is None or best is None:
-        return ""
+def _sentence(model: al.PooledSequences, best: al.PooledSequences) -> str:
     share = model.snr / best.snr
     return f"These weights reach {share:.1%} of the largest SNR that this correlation allows."
 
 
-def _formula(model: al.PooledSequences | None, best: al.PooledSequences | None) -> str:
+def _formula(model: al.PooledSequences, best: al.PooledSequences) -> str:
     text = r"""
 $$\mathrm{SNR}(w)=\frac{w^\top R\,w}{w^\top w}\;\le\;\lambda_{\max}(R),\qquad
 w^*=\frac{P\mathbf 1}{\mathbf 1^\top P\mathbf 1}$$
 
 with $P$ the projector on the top eigenspace of $R$."""
-    if model is None or best is None:
-        return text
     return (
         text
         + rf"""
@@ -196,22 +194,27 @@ $$\mathrm{{SNR}}(w)=\frac{{{tex(model.signal_gain)}}}{{{tex(model.noise_gain)}}}
     )
 
 
-def _code(values: Values, optimum: str) -> str:
+def _code(values: Values, optimum: str, nearest: Any) -> str:
+    repaired = "" if nearest is None else "R = al.correlations.nearest_correlation(R)\n"
+    w = "best" if values["weights"] == "optimal" else weights_code(values)
     return (
-        f"import numpy as np\n\nimport attnlaw as al\n\n{correlation_code(values)}"
-        f"w = {weights_code(values)}\n"
-        f"best = al.{optimum or 'optimal_weights'}(R)\n\n"
-        "for weights in (w, best):\n"
-        "    model = al.PooledSequences(\n"
-        "        vocab_ratio=0.5, sample_ratio=0.4, signal_norm=1,\n"
-        "        correlation=R, weights=weights,\n    )\n"
-        "    print(model.snr, model.signal_gain, model.noise_gain)\n"
+        f"import matplotlib.pyplot as plt\nimport numpy as np\n\nimport attnlaw as al\n\n"
+        f"{correlation_code(values)}{repaired}"
+        f"best = al.{optimum}(R)\n"
+        f"weights = {{'w': np.array({w}), 'optimum': best}}\n\n"
+        "for name, w in weights.items():\n"
+        "    print(name, 'SNR', (w @ R @ w) / (w @ w), 'of at most', np.linalg.eigvalsh(R)[-1])\n"
+        "al.plotting.plot_weights(weights)\n"
+        "plt.matshow(R, vmin=-1, vmax=1, cmap='RdBu')\n"
+        "plt.show()\n"
     )
 
 
-def _link(values: Values, w: Any, R: Any) -> Any:
+def _link(values: Values, nearest: Any) -> Any:
     """Return the way to the Spectrum page with these weights and this correlation."""
     shared = {c.name: values.get(c.name, c.default) for c in SPECTRUM_CONTROLS}
+    if nearest is not None:
+        shared |= {"correlation": "matrix", "matrix": matrix_text(nearest)}
     return dmc.Anchor(
         "Use these weights on the Spectrum page",
         href=f"/spectrum{write_query(SPECTRUM_CONTROLS, shared)}",
@@ -227,6 +230,7 @@ def _callbacks(app: Dash) -> None:
     @app.callback(
         Output("weights-correlation", "value"),
         Output("weights-matrix", "value"),
+        Output("weights-painted", "children"),
         Input("weights-figure", "clickData"),
         *states,
         prevent_initial_call=True,
@@ -239,11 +243,19 @@ def _callbacks(app: Dash) -> None:
             values = {c.name: c.check(v) for c, v in zip(CONTROLS, given, strict=True)}
             R = np.array(correlation_from(values, checked=False))
         except (TypeError, KeyError, IndexError, ValueError):
-            return no_update, no_update
+            return no_update, no_update, no_update
         if point.get("z") is None or row == column or len(R) > LONGEST_DRAWN:
-            return no_update, no_update
+            return no_update, no_update, no_update
         R[row, column] = R[column, row] = float(values["brush"])
-        return "matrix", matrix_text(R)
+        nearest = _possible(R)
+        moved = float(np.abs(nearest - R).max())
+        words = (
+            ""
+            if nearest is R
+            else f"R stays positive semi-definite: the nearest correlation matrix is kept, with "
+            f"entries moved by up to {moved:.2g}."
+        )
+        return "matrix", matrix_text(nearest), words
 
     app.clientside_callback(
         ClientsideFunction("explorer", "draw"),
@@ -259,6 +271,8 @@ PAGE = Page(
     controls=CONTROLS,
     view=view,
     more_callbacks=_callbacks,
-    above=lambda: dcc.Store(id="weights-hands"),
+    above=lambda: html.Div(
+        [dcc.Store(id="weights-hands"), html.Div(id="weights-painted", className="status", **LIVE)]
+    ),
     has_two_panels=True,
 )
