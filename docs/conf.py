@@ -45,7 +45,17 @@ autosummary_generate = True
 autodoc_typehints = "none"
 default_role = "py:obj"  # `predict` in a docstring is code, and a link where there is a page
 numpydoc_show_class_members = False
-numpydoc_xref_param_type = False
+numpydoc_xref_param_type = True  # types of arguments and results are links
+numpydoc_xref_aliases = {
+    name: f"attnlaw.{name}" for name in attnlaw.__all__ if name[0].isupper()
+} | {name: f"attnlaw.results.{name}" for name in attnlaw.results.__all__ if name[0].isupper()}
+numpydoc_xref_aliases |= {"Law": "attnlaw.laws.Law", "Comparison": "attnlaw.comparison.Comparison"}
+numpydoc_xref_ignore = {
+    *("a", "all", "an", "and", "any", "array", "arrays", "as", "at", "axes", "by", "callable"),
+    *("each", "for", "from", "in", "item", "like", "mapping", "matplotlib", "matrix", "name"),
+    *("names", "numbers", "of", "on", "one", "optional", "or", "sequence", "several", "shape"),
+    *("single", "that", "the", "to", "two", "with", "Axes", "Figure", "Generator"),
+}
 
 # Figures made while the pages are built
 plot_include_source = True
@@ -57,6 +67,7 @@ sheet = Path(style.__file__).with_name("attnlaw.mplstyle")
 plot_rcparams = dict(matplotlib.rc_params_from_file(sheet, use_default_template=False))
 plot_apply_rcparams = True
 
+TUTORIALS = ["1_theorist", "2_practitioner", "3_interpretability"]
 GALLERY = [
     "phase_transition",
     "bulk_and_outlier",
@@ -71,7 +82,7 @@ GALLERY = [
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "within_subsection_order": ExplicitOrder(
-        [f"plot_{name}.py" for name in GALLERY] + ["*"],
+        [f"plot_{name}.py" for name in (*TUTORIALS, *GALLERY)] + ["*"],
     ),
     "gallery_dirs": "gallery",
     "filename_pattern": r"plot_.*\.py",
@@ -87,13 +98,14 @@ copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
 html_theme = "pydata_sphinx_theme"
-html_title = "attnlaw"
+html_title = f"attnlaw {version}"
 html_static_path = ["_static"]
 html_css_files = ["attnlaw.css"]
 html_show_sourcelink = False
 html_theme_options = {
     "navigation_with_keys": True,
     "show_nav_level": 2,
+    "navbar_end": ["theme-switcher"],
     "header_links_before_dropdown": 5,
     "footer_start": ["copyright"],
     "footer_end": [],

@@ -15,6 +15,7 @@ from attnlaw.cli import COMMANDS, main
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*ROOT.glob("[RC]*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/[!_g]*/*.md")]
+INTERNAL = {"correlations", "data", "models", "weights"}  # their public names are attnlaw's
 MADE = {"docs/_build", "docs/_build/index.html", "src/attnlaw/cli/NAME.py"}  # by whoever reads
 
 
@@ -76,6 +77,29 @@ def test_every_public_name_exists():
     listed = re.findall(r'^    "(\w+)",', (ROOT / "src/attnlaw/__init__.pyi").read_text(), re.M)
     assert sorted(listed) == sorted(al.__all__)
     assert all(hasattr(al, name) for name in listed)
+
+
+def test_every_public_name_is_in_the_reference():
+    module, found = "attnlaw", {}
+    for line in (ROOT / "docs/reference/api.md").read_text().splitlines():
+        if place := re.match(r"\.\. (?:currentmodule|module|automodule):: (\S+)", line):
+            module = place[1]
+        elif name := re.match(r"(?:   |\.\. autodata:: )([A-Za-z_.]+)$", line):
+            full = f"{module}.{name[1]}"
+            assert exists(full), full
+            found[full] = reduce(getattr, name[1].split("."), import_module(module))
+    packages = re.findall(
+        r"^from \. import (\w+)", (ROOT / "src/attnlaw/__init__.pyi").read_text(), re.M
+    )
+    public = [al, *(getattr(al, name) for name in packages if name not in INTERNAL)]
+    listed = {id(value) for value in found.values() if callable(value)}
+    missing = [
+        f"{package.__name__}.{name}"
+        for package in public
+        for name in package.__all__
+        if callable(getattr(package, name)) and id(getattr(package, name)) not in listed
+    ]
+    assert missing == []
 
 
 def test_import_stays_light():

@@ -7,9 +7,12 @@
 - A derivation that the code cites exists (`tests/support/citations.py`), and is a link here.
 """
 
+import ast
+import builtins
 import dataclasses
 import inspect
 import re
+import textwrap
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -43,6 +46,9 @@ MODULES = [
 ]
 FIELD = re.compile(r"^    (\w+): [^#\n]*  # (.+)$", re.MULTILINE)
 SESSION = re.compile(r"^(```python\n(?:(?!```).*\n)*?)\n+(```)$", re.MULTILINE)
+BLOCK = re.compile(
+    r"^\.\. plot::\n((?:(?:   [^\n]*)?\n)+)|^```python\n(.*?)^```", re.MULTILINE | re.DOTALL
+)
 PLOT = re.compile(r"^\.\. plot::\n", re.MULTILINE)
 
 
@@ -60,6 +66,42 @@ def run_examples(app: Sphinx, docname: str, source: list[str]) -> None:
     computes = n_run or "```{toctree}" in source[0] or PLOT.search(source[0])
     if not computes:
         logger.warning("no example on this page was run", location=docname)
+
+
+def check_imports(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Report names that a figure's code uses without a word of where they come from.
+
+    The code of a figure is run after imports of ours; what readers see has to stand alone, or
+    to follow from blocks before it on the page.
+    """
+    if not docname.startswith(("start/", "how-to/")):
+        return
+    known = set(dir(builtins))
+    for block in BLOCK.finditer(source[0]):
+        code, is_plot = _code(block)
+        tree = list(ast.walk(ast.parse(code)))
+        names = [node for node in tree if isinstance(node, ast.Name)]
+        imports = [node for node in tree if isinstance(node, ast.Import | ast.ImportFrom)]
+        known |= {n.id for n in names if isinstance(n.ctx, ast.Store)}
+        known |= {a.asname or a.name.partition(".")[0] for node in imports for a in node.names}
+        known |= {node.name for node in tree if isinstance(node, ast.FunctionDef)}
+        known |= {node.arg for node in tree if isinstance(node, ast.arg)}
+        unknown = sorted({n.id for n in names} - known)
+        if is_plot and unknown:
+            words = ", ".join(unknown)
+            logger.warning("a figure uses %s, which is not imported", words, location=docname)
+
+
+def _code(block: re.Match[str]) -> tuple[str, bool]:
+    """Return the code of a block as a reader would type it, and whether it is a figure's."""
+    if block[1] is None:
+        lines = block[2].splitlines()
+        prompts = [line[4:] for line in lines if line.startswith((">>>", "..."))]
+        return "\n".join(prompts or lines), False
+    code = textwrap.dedent(block[1])
+    if ":include-source: false" in code:
+        return "", True
+    return "\n".join(line for line in code.splitlines() if not line.startswith(":")), True
 
 
 def name_plots(app: Sphinx, docname: str, source: list[str]) -> None:
@@ -169,6 +211,7 @@ def check_citations(app: Sphinx, env: BuildEnvironment) -> None:
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register with Sphinx."""
     app.connect("source-read", run_examples, priority=100)
+    app.connect("source-read", check_imports, priority=110)
     app.connect("source-read", name_plots)
     app.connect("source-read", list_commands)
     app.connect("autodoc-process-docstring", list_fields, priority=100)
