@@ -153,3 +153,30 @@ def test_law_is_that_of_the_eigenvalues(importance):
     distance = np.abs(law.cdf(seen * scale) - ranks).max()
     uniform = np.abs(al.law(replace(noise, vocabulary=None)).cdf(seen) - ranks).max()
     assert distance < 0.02 < 0.05 < uniform
+
+
+@pytest.mark.parametrize("classifier", ["ridge", "centroid", "component"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Zipf, mean pooling",
+        "Zipf, smooth inverse frequency",
+        "Zipf, inverse frequency",
+        "measured frequencies, sif",
+    ],
+)
+def test_accuracy_is_that_of_the_vocabulary(name, classifier, z_score):
+    """The accuracy for tokens alike is off by more than five standard errors in some field."""
+    right = MODELS[name]
+    words = right.vocabulary
+    ridge = 0.05 * float(words.frequencies @ words.weights**2)
+    seen = al.simulate_accuracy(
+        right, n_trials=TRIALS, rng=4, ridge=ridge, classifier=classifier, n_test=5000
+    )
+    predicted = al.predict_accuracy(right, ridge, classifier=classifier)
+    alike = al.predict_accuracy(replace(right, vocabulary=None), 0.05, classifier=classifier)
+    for field in ("accuracy", "mean_squared_error", "signal_gain", "noise_variance"):
+        assert abs(z_score(getattr(seen, field), getattr(predicted, field))) < 5, field
+    same_scale = ("accuracy", "noise_variance") if np.ptp(words.weights) == 0 else ("accuracy",)
+    wrong = [abs(z_score(getattr(seen, f), getattr(alike, f))) for f in same_scale]
+    assert max(wrong) > 5

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import attnlaw as al
+from attnlaw.theory import token_accuracy
 from attnlaw.theory.token_noise import BOUND, HEAVY, NoiseScales, noise_scales, token_sums
 from attnlaw.theory.token_spikes import VocabularySpikes
 from attnlaw.theory.vocabulary import vocabulary_spikes
@@ -205,10 +206,54 @@ def test_ratios_and_norms_broadcast():
     assert_allclose(grid.squared_overlap[1, 0], one.squared_overlap, rtol=1e-11)
 
 
-def test_questions_without_an_answer_are_refused():
-    here = model(al.Vocabulary.zipf(400))
-    with pytest.raises(TypeError, match="without a vocabulary"):
-        al.predict_accuracy(here, ridge=1.0)
+class TestAccuracy:
+    @pytest.mark.parametrize("classifier", ["ridge", "centroid", "component"])
+    @pytest.mark.parametrize("sampling", ["token", "gaussian"])
+    @pytest.mark.parametrize("ratios", [(0.5, 0.4), (1.5, 0.5), (0.2, 2.0)])
+    def test_sums_over_equal_tokens_give_the_closed_form(self, ratios, sampling, classifier):
+        norms, (delta, gamma) = np.array([0.3, 1.0, 2.0, 4.0]), ratios
+        plain = model(vocab_ratio=delta, sample_ratio=gamma, signal_norm=norms, sampling=sampling)
+        sums = token_sums(np.full(100, 0.01), np.ones(100), np.zeros(100))
+        spikes = VocabularySpikes(sums, EQUAL, plain.snr, token=sampling == "token")
+        settings = [spikes, plain.noise_gain, 0.25, norms, *(np.full(4, x) for x in ratios)]
+        if classifier == "ridge":
+            settings.append(np.full(4, 0.05))
+        score = getattr(token_accuracy, f"{classifier}_score")(*settings)
+        expected = al.predict_accuracy(plain, ridge=0.05, classifier=classifier)
+        assert_allclose(score.gain, expected.signal_gain, atol=1e-11)
+        assert_allclose(score.noise, expected.noise_variance, rtol=1e-11)
+
+    def test_infinitely_many_samples_and_a_small_penalty_are_the_best_linear_rule(self):
+        """With γ = 0 and λ → 0 the score has the largest A²/v, larger than the centroid's."""
+        here = model(al.Vocabulary.zipf(400).with_importance("idf"), sample_ratio=0.0)
+        best = al.predict_accuracy(here, 1e-9).accuracy
+        for other in (
+            al.predict_accuracy(here, 1.0),
+            al.predict_accuracy(here, classifier="centroid"),
+        ):
+            assert other.accuracy < best
+
+    def test_scale_of_importance_changes_nothing(self):
+        words = al.Vocabulary.zipf(400).with_importance("sif", a=1e-2)
+        once, twice = (model(words.with_importance(k * words.weights)) for k in (1, 2))
+        first, second = al.predict_accuracy(once, 0.1), al.predict_accuracy(twice, 0.4)
+        assert_allclose(first.accuracy, second.accuracy, rtol=1e-11)
+
+    def test_noise_scales_left_of_the_bulk_solve_their_equation(self):
+        scales = NoiseScales(np.array([0.0, 0.5, 1.7]), np.array([0.1, 0.4, 0.5]))
+        scales = NoiseScales(scales.atoms / (scales.masses @ scales.atoms), scales.masses)
+        minus_y, gamma = np.geomspace(1e-3, 10, 9), np.linspace(0, 2, 5)[:, None]
+        omega = scales.opposite(minus_y, gamma)
+        solved = omega > 0
+        noise = np.where(solved, omega, 1.0)[..., None] + gamma[..., None] * scales.atoms
+        h = (scales.atoms / noise) @ scales.masses
+        full = np.broadcast_to(minus_y, h.shape)
+        assert_allclose(h[solved], full[solved], rtol=1e-12)
+        assert np.all(solved == (gamma * minus_y < 0.9))
+
+    def test_tokens_that_are_not_centred_are_refused(self):
+        with pytest.raises(ValueError, match="centred when it has a vocabulary"):
+            al.predict_accuracy(model(al.Vocabulary.zipf(400), centred=False), 0.1)
 
 
 class TestOptimalImportance:

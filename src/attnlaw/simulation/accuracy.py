@@ -17,7 +17,6 @@ from scipy.linalg import solve
 from attnlaw._checks import Floats, Random, choice, count, invalid_argument, real
 from attnlaw._dispatch import answers
 from attnlaw.models import PooledClasses, PooledSequences
-from attnlaw.models.vocabulary import tokens_alike
 from attnlaw.results import Accuracy, ClassAccuracy
 from attnlaw.simulation._matrix_free.plan import check_memory, reference_memory
 from attnlaw.simulation.classes import principal_directions, sample_classes
@@ -26,12 +25,14 @@ from attnlaw.simulation.pooled import (
     covariance,
     leading_eigenpairs,
     pool,
+    sample_frequent_tokens,
     sample_pooled,
     sample_tokens,
     token_classes,
 )
 from attnlaw.simulation.signs import sample_signs
 from attnlaw.simulation.verbs import simulate_accuracy
+from attnlaw.simulation.vocabulary import n_candidates
 from attnlaw.simulation.workers import run_trials, stacked
 
 __all__ = ["ridge_coefficients"]
@@ -125,15 +126,19 @@ class _TestSet:
         self, model: PooledSequences, sample: PooledSample, norm: float, b: Floats
     ) -> Floats:
         """Return x·b: Σ_l w_l (e·b)_{token l}, or (w·s) μ·b and a Gaussian with x·b's variance."""
-        table = sample.table
+        table, words = sample.table, model.vocabulary
+        if words is None or not model.tokens_differ:
+            p = np.full(len(table), 1 / max(len(table), 1))
+            factor, mean = token_classes(len(table)).astype(np.float64), 1.0
+        else:
+            p, g = words.frequencies, words.weights
+            factor, mean = g * words.signs, float(p @ g)
         if self.tokens.size:
-            each_token = table @ b + norm * b[0] * token_classes(len(table))
+            each_token = table @ b + norm * b[0] * factor
             return pool(each_token, self.tokens, model.weights)
-        spread = (
-            np.linalg.norm(table @ b) / np.sqrt(len(table)) if len(table) else np.linalg.norm(b)
-        )
+        spread = np.sqrt(p @ (table @ b) ** 2) if len(table) else np.linalg.norm(b)
         return np.asarray(
-            norm * b[0] * self.gains + np.sqrt(model.noise_gain) * spread * self.normals
+            norm * mean * b[0] * self.gains + np.sqrt(model.noise_gain) * spread * self.normals
         )
 
 
@@ -143,7 +148,11 @@ def _sample_test(
     signs = sample_signs(model.correlation, n_test, rng)
     tokens, normals = np.empty((0, 0), dtype=np.int32), np.empty(0)
     if sample.tokens.size:
-        tokens = sample_tokens(signs, len(sample.table), rng)
+        words = model.vocabulary
+        if words is not None and model.tokens_differ:
+            tokens = sample_frequent_tokens(signs, words, rng)
+        else:
+            tokens = sample_tokens(signs, len(sample.table), rng)
     else:
         normals = rng.standard_normal(n_test)
     return _TestSet(
@@ -154,13 +163,16 @@ def _sample_test(
     )
 
 
-def _direction(X: Floats, y: Floats, ridge: float, classifier: str) -> Floats:
-    """Return b, whose product with a sequence is its score."""
+def _direction(
+    X: Floats, y: Floats, ridge: float, classifier: str, n_candidates: int
+) -> Floats:
+    """Return b, whose product with a sequence is its score; the signal is the first coordinate."""
     if classifier == "ridge":
         return ridge_coefficients(X, y, ridge)
     if classifier == "centroid":
         return np.asarray(y @ X / len(X))
-    u = leading_eigenpairs(covariance(X, centred=True))[1][0]
+    _, vectors = leading_eigenpairs(covariance(X, centred=True), n_candidates)
+    u = vectors[np.argmax(vectors[:, 0] ** 2)]
     return np.asarray(u * np.sign(np.sum(np.sign(X @ u) * y) or 1.0))
 
 
@@ -174,18 +186,21 @@ def _accuracy_trial(
     rng: np.random.Generator,
 ) -> Accuracy:
     """Fit and test once, at every signal norm with the same draws."""
-    tokens_alike(model, "an accuracy")
     if classifier == "component" and not model.centred:
         raise invalid_argument("model", "centred for classifier='component'", model.centred)
     sample = sample_pooled(model, dimension, rng)
     test = _sample_test(model, sample, n_test, rng)
     y, t = test.labels, test.gains
     rows = []
+    words = model.vocabulary
+    several = words is not None and model.tokens_differ
+    n = n_candidates(words, dimension) if several and words is not None else 1
     norms = np.asarray(model.signal_norm)
     for norm in norms.ravel():
         X = sample.pooled(norm)
         centre = X.mean(axis=0) if model.centred else np.zeros(dimension)
-        b = _direction(X - centre, sample.signs[:, 0].astype(np.float64), ridge, classifier)
+        labels = sample.signs[:, 0].astype(np.float64)
+        b = _direction(X - centre, labels, ridge, classifier, n)
         score = test.scores(model, sample, norm, b) - centre @ b
         A = t @ score / (t @ t)
         rows.append(

@@ -11,10 +11,17 @@ from attnlaw._checks import Floats, choice, invalid_argument, real, scalar_or_ar
 from attnlaw._dispatch import answers
 from attnlaw.laws.outliers import TINY, white_edge_parameter, white_overlap
 from attnlaw.models import PooledSequences
-from attnlaw.models.vocabulary import tokens_alike
 from attnlaw.results import Accuracy
 from attnlaw.theory.pooled import spike_parameter
+from attnlaw.theory.token_accuracy import (
+    TokenScore,
+    centroid_score,
+    component_score,
+    ridge_score,
+)
+from attnlaw.theory.token_noise import NoiseScales
 from attnlaw.theory.verbs import predict_accuracy
+from attnlaw.theory.vocabulary import vocabulary_spikes
 
 __all__: list[str] = []
 
@@ -95,7 +102,6 @@ def accuracy_of_sequences(
     >>> round(al.predict_accuracy(model, classifier="component").accuracy, 6)
     0.841345
     """
-    tokens_alike(model, "an accuracy")
     choice("classifier", classifier, CLASSIFIERS)
     if ridge is None and classifier == "ridge":
         raise invalid_argument("ridge", "given for classifier='ridge'", ridge)
@@ -109,7 +115,11 @@ def accuracy_of_sequences(
     )
     groups = _group_weights(model)
     P, rest = groups.label, float(np.sum(groups.others**2))  # rest = α − P²
-    if classifier == "ridge":
+    scales = NoiseScales(np.ones(1), np.ones(1))
+    if model.tokens_differ:
+        gain, noise, scales = _token_score(model, classifier, P, norm, delta, gamma, lam)
+        score = _Score(gain, noise)
+    elif classifier == "ridge":
         score = _ridge_score(model, groups, delta, gamma, norm, lam)
     elif classifier == "centroid":
         kappa, a2 = model.noise_gain, _squared_mean(model, norm, delta)
@@ -117,7 +127,10 @@ def accuracy_of_sequences(
     else:
         score = _component_score(model, P, delta, gamma, norm)
     gain, noise = score
-    accuracy = _expected_cdf(P, groups.others, gain / np.sqrt(np.maximum(noise, TINY)))
+    accuracy = np.zeros(noise.shape)
+    for xi, mass in zip(scales.atoms, scales.masses, strict=True):
+        ratio = gain / np.sqrt(np.maximum(xi * noise, TINY))
+        accuracy = accuracy + mass * _expected_cdf(P, groups.others, ratio)
     return Accuracy(
         accuracy=scalar_or_array(accuracy),
         mean_squared_error=scalar_or_array(noise + (1 - P * gain) ** 2 + rest * gain**2),
@@ -134,6 +147,20 @@ class _Score(NamedTuple):
 def _squared_mean(model: PooledSequences, norm: Floats, delta: Floats) -> Floats:
     """Return a², the squared length of half the difference of the table's class means."""
     return np.asarray(norm**2 + delta if model.sampling == "token" else norm**2)
+
+
+def _token_score(
+    model: PooledSequences, classifier: str, label: float, *numbers: Floats
+) -> TokenScore:
+    """Return the score of tokens that differ."""
+    if not model.centred:
+        raise invalid_argument("model", "centred when it has a vocabulary", model.centred)
+    norm, delta, gamma, ridge = numbers
+    spikes, kappa = vocabulary_spikes(model), model.noise_gain
+    if classifier == "ridge":
+        return ridge_score(spikes, kappa, label, norm, delta, gamma, ridge)
+    score = centroid_score if classifier == "centroid" else component_score
+    return score(spikes, kappa, label, norm, delta, gamma)
 
 
 def _ridge_score(

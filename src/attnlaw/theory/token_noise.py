@@ -197,6 +197,29 @@ class NoiseScales:
                 break
         return np.asarray(sigma * y), np.asarray(sigma + y / slope)
 
+    def opposite(self, minus_y: Floats, gamma: Floats) -> Floats:
+        """Return ω > 0 with E ξ/(ω + γξ) = −y, left of the bulk; 0 where there is none.
+
+        1/E[ξ/(ω + γξ)] is increasing and concave in ω, and at least ω + γ: Newton's method from
+        the upper bound goes left of the root at once, and climbs from there.
+        """
+        target, gamma = np.broadcast_arrays(minus_y, gamma)
+        omega = np.maximum(1 / target - gamma, 0.0)
+        if self.is_single:
+            return omega
+        used = self.atoms > 0
+        atoms, masses = self.atoms[used], self.masses[used]
+        for _ in range(100):
+            inverse = 1 / (omega[..., None] / atoms + gamma[..., None] + TINY)
+            h = inverse @ masses
+            slope = (inverse**2) @ (masses / atoms)
+            step = (h - target) * h / (slope * target)
+            following = np.maximum(omega + step, 0.0)
+            if np.all(np.abs(following - omega) <= 4e-16 * omega):
+                break
+            omega = following
+        return np.asarray(np.where(gamma * target < masses.sum(), omega, 0.0))
+
 
 def noise_scales(weights: Floats, frequencies: Floats, importance: Floats) -> NoiseScales:
     """Return the noise scales of sequences pooled by weights w, tokens by p and g.
