@@ -180,3 +180,23 @@ def test_accuracy_is_that_of_the_vocabulary(name, classifier, z_score):
     same_scale = ("accuracy", "noise_variance") if np.ptp(words.weights) == 0 else ("accuracy",)
     wrong = [abs(z_score(getattr(seen, f), getattr(alike, f))) for f in same_scale]
     assert max(wrong) > 5
+
+
+@pytest.mark.parametrize("importance", ["uniform", "sif", "idf"])
+def test_sequences_of_several_lengths_from_one_vocabulary(importance, z_score):
+    """Neither tokens alike nor sequences alike (the mean of α and of κ for all) fit."""
+    words = ZIPF.with_importance(importance, a=3e-3 if importance == "sif" else None)
+    mixture = al.SequenceMixture(
+        vocab_ratio=D / V,
+        sample_ratio=D / 240,
+        signal_norm=2.5 if importance == "uniform" else 1.5,
+        correlations=[al.prefix_correlation(n, prefix=5) for n in (8, 40)],
+        shares=[0.4, 0.6],
+        weights="mean",
+        vocabulary=words,
+    )
+    seen, predicted = al.simulate(mixture, n_trials=TRIALS, rng=5), al.predict(mixture)
+    for field in FIELDS:
+        assert abs(z_score(getattr(seen, field), getattr(predicted, field))) < 5, field
+    alike = al.predict(replace(mixture, vocabulary=None)).squared_overlap
+    assert abs(z_score(seen.squared_overlap, alike)) > 5

@@ -12,7 +12,7 @@ import attnlaw as al
 from attnlaw.theory import token_accuracy
 from attnlaw.theory.token_noise import BOUND, HEAVY, NoiseScales, noise_scales, token_sums
 from attnlaw.theory.token_spikes import VocabularySpikes
-from attnlaw.theory.vocabulary import vocabulary_spikes
+from attnlaw.theory.vocabulary import predict_vocabulary, vocabulary_spikes
 
 PREFIX = al.prefix_correlation(20, prefix=5)
 EQUAL = NoiseScales(np.ones(1), np.ones(1))
@@ -204,6 +204,37 @@ def test_ratios_and_norms_broadcast():
     one = al.predict(model(words, vocab_ratio=0.4, sample_ratio=0.2))
     assert grid.squared_overlap.shape == (2, 3)
     assert_allclose(grid.squared_overlap[1, 0], one.squared_overlap, rtol=1e-11)
+
+
+def test_equal_tokens_of_several_kinds_of_sequences_are_the_mixture():
+    mixture = al.SequenceMixture(
+        vocab_ratio=0.25,
+        sample_ratio=0.5,
+        signal_norm=np.array([0.2, 0.5, 1.0, 2.0]),
+        correlations=[al.prefix_correlation(n, prefix=5) for n in (5, 40)],
+        weights="mean",
+    )
+    sums = predict_vocabulary(replace(mixture, vocabulary=al.Vocabulary.uniform(480)))
+    for name, values in vars(al.predict(mixture)).items():
+        assert_allclose(getattr(sums, name), values, rtol=1e-11, atol=1e-13)
+
+
+def test_kinds_that_are_the_same_are_one():
+    words = al.Vocabulary.zipf(400).with_importance("sif", a=1e-2)
+    one = model(words)
+    common = {name: getattr(one, name) for name in ("vocab_ratio", "sample_ratio", "signal_norm")}
+    two = al.SequenceMixture(
+        correlations=[PREFIX, PREFIX], weights="mean", vocabulary=words, **common
+    )
+    expected, found = al.predict(one), al.predict(two)
+    assert_allclose(found.squared_overlap, expected.squared_overlap, rtol=1e-10)
+    assert_allclose(found.top_eigenvalue, expected.top_eigenvalue, rtol=1e-10)
+    assert al.plan(two).sample_ratio == pytest.approx(al.plan(one).sample_ratio, rel=1e-9)
+    assert al.thresholds(two).sample_signal == pytest.approx(al.thresholds(one).sample_signal)
+    assert al.law(two).edges == pytest.approx(al.law(one).edges, rel=1e-6)
+    assert al.validity(two).fourth_moment_deviation == pytest.approx(
+        al.validity(one).fourth_moment_deviation
+    )
 
 
 class TestAccuracy:

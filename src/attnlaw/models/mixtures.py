@@ -2,26 +2,26 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from attnlaw._checks import Floats, Real, frozen, invalid_argument
 from attnlaw.correlations import check_correlation
 from attnlaw.models.base import (
-    PooledModel,
     Sampling,
     check_shares,
     check_weights,
     set_field,
 )
+from attnlaw.models.vocabulary import Kinds, TokenModel, Vocabulary
 from attnlaw.results import Spike
 
 __all__ = ["SequenceMixture"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SequenceMixture(PooledModel[Spike]):
+class SequenceMixture(TokenModel[Spike]):
     """Pooled sequences of several kinds, each with its own correlation and weights.
 
     As `PooledSequences`, but a sequence is of kind g with probability q_g and then has the
@@ -43,6 +43,8 @@ class SequenceMixture(PooledModel[Spike]):
         q_g, above 0 and scaled to sum to one; equal by default.
     sampling : "token" or "gaussian"
         See `PooledSequences`.
+    vocabulary : Vocabulary, optional
+        How often each token occurs and how much it counts, as in `PooledSequences`.
 
     Examples
     --------
@@ -65,9 +67,13 @@ class SequenceMixture(PooledModel[Spike]):
     weights: Sequence[Floats]  # w_g
     shares: Floats | None = None  # q
     sampling: Sampling = "token"
+    vocabulary: Vocabulary | None = None  # p, g, c
+
+    centred: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self._check_pooled()
+        self._check_vocabulary()
         kinds = tuple(frozen(check_correlation(R)) for R in self.correlations)
         if not kinds:
             raise invalid_argument("correlations", "at least one matrix", self.correlations)
@@ -91,6 +97,13 @@ class SequenceMixture(PooledModel[Spike]):
         """Shares q of the kinds."""
         assert self.shares is not None  # equal ones were filled in
         return self.shares
+
+    @property
+    def kinds(self) -> Kinds:
+        """Share, weights and α of each kind of sequence."""
+        return list(
+            zip(self.kind_shares.tolist(), self.weights, self.signal_gains.tolist(), strict=True)
+        )
 
     @property
     def signal_gains(self) -> Floats:

@@ -6,7 +6,7 @@ import numpy as np
 
 from attnlaw._checks import Floats, Real, invalid_argument
 from attnlaw.models.base import Gains, NamedWeights, Sampling
-from attnlaw.models.vocabulary import TokenModel, Vocabulary
+from attnlaw.models.vocabulary import Kinds, TokenModel, Vocabulary
 from attnlaw.results import Spike
 
 __all__ = ["PooledSequences"]
@@ -63,6 +63,11 @@ class PooledSequences(Gains, TokenModel[Spike]):
     sampling: Sampling = "token"
     centred: bool = True
     vocabulary: Vocabulary | None = None  # p, g, c
+
+    @property
+    def kinds(self) -> Kinds:
+        """Share, weights and α of the one kind of sequence there is."""
+        return [(1.0, self.weights, self.signal_gain)]
 
     def __post_init__(self) -> None:
         self._check_pooled()

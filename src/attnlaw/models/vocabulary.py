@@ -1,5 +1,6 @@
 """The tokens of a vocabulary: how often each occurs, and how much it counts when pooled."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,7 +10,17 @@ from attnlaw._checks import Floats, choice, count, frozen, invalid_argument, rea
 from attnlaw.models.base import Answer, PooledModel, Sizes, set_field
 from attnlaw.results import Record
 
-__all__ = ["TokenModel", "Vocabulary", "balanced_classes", "effective_vocabulary", "tokens_alike"]
+__all__ = [
+    "Kinds",
+    "TokenModel",
+    "Vocabulary",
+    "balanced_classes",
+    "effective_vocabulary",
+    "tokens_alike",
+]
+
+Kinds = Sequence[tuple[float, Floats, float]]
+"""Share, pooling weights and signal gain α of each kind of sequence."""
 
 IMPORTANCES = ("uniform", "sif", "idf", "inverse")
 
@@ -265,6 +276,21 @@ class TokenModel(PooledModel[Answer]):
     """A pooled model whose tokens may differ in frequency and importance."""
 
     vocabulary: Vocabulary | None
+
+    @property
+    def kinds(self) -> Kinds:
+        """Kinds of sequences, which differ in how they are pooled."""
+        raise NotImplementedError
+
+    @property
+    def noise_gain(self) -> float:
+        """Weight κ of the noise in the pooled covariance."""
+        raise NotImplementedError
+
+    @property
+    def snr(self) -> float:
+        """Effective signal-to-noise ratio α/κ of the pooling."""
+        raise NotImplementedError
 
     @property
     def tokens_differ(self) -> bool:

@@ -163,9 +163,7 @@ def _sample_test(
     )
 
 
-def _direction(
-    X: Floats, y: Floats, ridge: float, classifier: str, n_candidates: int
-) -> Floats:
+def _direction(X: Floats, y: Floats, ridge: float, classifier: str, n_candidates: int) -> Floats:
     """Return b, whose product with a sequence is its score; the signal is the first coordinate."""
     if classifier == "ridge":
         return ridge_coefficients(X, y, ridge)

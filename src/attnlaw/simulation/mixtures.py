@@ -5,19 +5,22 @@ from typing import NamedTuple
 import numpy as np
 
 from attnlaw._checks import Floats, Random, random_generator
-from attnlaw.models import SequenceMixture
+from attnlaw.models import SequenceMixture, Vocabulary
 from attnlaw.results import Spike, exceeds_edge
 from attnlaw.simulation.pooled import (
+    PooledSample,
     class_means,
     covariance,
     leading_eigenpairs,
     pool,
+    sample_frequent_tokens,
     sample_tokens,
     split_classes,
     squared_overlap,
 )
 from attnlaw.simulation.signs import sample_signs
 from attnlaw.simulation.verbs import simulate
+from attnlaw.simulation.vocabulary import measure_vocabulary, split_vocabulary
 from attnlaw.simulation.workers import repeats
 
 __all__ = ["MixtureSample", "sample_mixture"]
@@ -64,6 +67,38 @@ def sample_mixture(model: SequenceMixture, dimension: int, rng: Random = None) -
     return MixtureSample(gains, noise, bulk, split_classes(Z).within, difference)
 
 
+def _vocabulary_trial(
+    model: SequenceMixture, words: Vocabulary, dimension: int, rng: np.random.Generator
+) -> Spike:
+    """Draw sequences of several kinds from tokens that differ, and measure as `simulate` does."""
+    d, V, N = model.sizes(dimension)
+    p, g = words.frequencies, words.weights
+    Z = g[:, None] * rng.standard_normal((V, d))
+    within = split_vocabulary(Z, words).within
+    kind = rng.choice(len(model.weights), size=N, p=model.kind_shares)
+    gains, noise, bulk = np.empty(N), np.empty((N, d)), np.empty((N, d))
+    for k, (w, R) in enumerate(zip(model.weights, model.correlations, strict=True)):
+        rows = kind == k
+        signs = sample_signs(R, int(rows.sum()), rng)
+        if model.sampling == "token":
+            tokens = sample_frequent_tokens(signs, words, rng)
+            gains[rows] = pool(g * words.signs, tokens, w)
+            noise[rows], bulk[rows] = pool(Z, tokens, w), pool(within, tokens, w)
+        else:
+            gains[rows] = float(p @ g) * (signs @ w)
+            noise[rows] = rng.standard_normal((len(signs), V)) @ (np.sqrt(w @ w * p)[:, None] * Z)
+            bulk[rows] = noise[rows]
+    is_token = model.sampling == "token"
+    sample = PooledSample(
+        signs=np.empty((0, 0), dtype=np.int8),
+        gains=gains,
+        noise=noise,
+        table=Z,
+        tokens=np.empty((N, 1) if is_token else (0, 0), dtype=np.int32),
+    )
+    return measure_vocabulary(model, words, sample, bulk)
+
+
 def _memory(model: SequenceMixture, dimension: int) -> float:
     d, V, N = model.sizes(dimension)
     longest = max(map(len, model.weights))
@@ -87,6 +122,8 @@ def mixture_trial(model: SequenceMixture, dimension: int, rng: np.random.Generat
     >>> al.simulate(mixture, dimension=50, n_trials=3, rng=0).is_detectable.all(axis=0)
     array([False,  True])
     """
+    if model.vocabulary is not None and model.tokens_differ:
+        return _vocabulary_trial(model, model.vocabulary, dimension, rng)
     drawn = sample_mixture(model, dimension, rng)
     V, signal = len(drawn.within), np.eye(dimension)[0]
     edge = float(leading_eigenpairs(covariance(drawn.bulk, centred=True))[0][0])

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attnlaw._checks import Floats
-from attnlaw.models import PooledSequences, Vocabulary
+from attnlaw.models import PooledSequences, SequenceMixture, Vocabulary
 from attnlaw.results import Spike, exceeds_edge
 from attnlaw.simulation.pooled import (
     PooledSample,
@@ -16,7 +16,16 @@ from attnlaw.simulation.pooled import (
     squared_overlap,
 )
 
-__all__ = ["CANDIDATES", "ClassSplit", "n_candidates", "split_vocabulary", "vocabulary_trial"]
+__all__ = [
+    "CANDIDATES",
+    "ClassSplit",
+    "measure_vocabulary",
+    "n_candidates",
+    "split_vocabulary",
+    "vocabulary_trial",
+]
+
+Pooled = PooledSequences | SequenceMixture
 
 CANDIDATES = 16
 """Leading eigenpairs among which the signal's is looked for where tokens have their own."""
@@ -62,23 +71,25 @@ def vocabulary_trial(model: PooledSequences, dimension: int, rng: np.random.Gene
     words = model.vocabulary
     assert words is not None  # the caller has looked
     sample = sample_pooled(model, dimension, rng)
-    edge = _edge(model, words, sample)
+    bulk = sample.noise
+    if sample.tokens.size:
+        bulk = pool(split_vocabulary(sample.table, words).within, sample.tokens, model.weights)
+    return measure_vocabulary(model, words, sample, bulk)
+
+
+def measure_vocabulary(
+    model: Pooled, words: Vocabulary, sample: PooledSample, bulk: Floats
+) -> Spike:
+    """Measure one draw for every signal norm; `bulk` is it without class means."""
+    edge = float(leading_eigenpairs(covariance(bulk, centred=model.centred))[0][0])
     norms = np.asarray(model.signal_norm)
     spikes = [_measure(model, words, sample, float(norm), edge) for norm in norms.ravel()]
     names = vars(spikes[0])
     return Spike(**{n: np.reshape([getattr(s, n) for s in spikes], norms.shape) for n in names})
 
 
-def _edge(model: PooledSequences, words: Vocabulary, sample: PooledSample) -> float:
-    """Return the largest eigenvalue of the sample without class means, signal or noise."""
-    noise = sample.noise
-    if sample.tokens.size:
-        noise = pool(split_vocabulary(sample.table, words).within, sample.tokens, model.weights)
-    return float(leading_eigenpairs(covariance(noise, centred=model.centred))[0][0])
-
-
 def _population(
-    model: PooledSequences, words: Vocabulary, sample: PooledSample, signal_norm: float
+    model: Pooled, words: Vocabulary, sample: PooledSample, signal_norm: float
 ) -> Floats:
     """Return the covariance that pooled sequences from this very table have."""
     p, g, kappa, alpha = words.frequencies, words.weights, model.noise_gain, model.signal_gain
@@ -91,14 +102,14 @@ def _population(
     rows[:, 0] += signal_norm * g * words.signs
     within, mean, difference = split_vocabulary(rows, words)
     C = kappa * (within.T * p) @ within + alpha * np.outer(difference, difference)
-    if not model.centred:
+    if isinstance(model, PooledSequences) and not model.centred:
         C += float(model.weights.sum()) ** 2 * np.outer(mean, mean)
     assert C.shape == (d, d)
     return np.asarray(C)
 
 
 def _measure(
-    model: PooledSequences,
+    model: Pooled,
     words: Vocabulary,
     sample: PooledSample,
     signal_norm: float,

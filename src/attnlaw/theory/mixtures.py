@@ -20,10 +20,16 @@ from attnlaw.laws.outliers import (
 )
 from attnlaw.models import SequenceMixture
 from attnlaw.results import Plan, Spike, Thresholds
-from attnlaw.theory.planning import search_plan
+from attnlaw.theory.planning import search_plan, wanted_overlap
 from attnlaw.theory.pooled import ceiling, norm_ceiling, spike_parameter
 from attnlaw.theory.validity import warn_if_far_from_limit
 from attnlaw.theory.verbs import law, plan, predict, thresholds
+from attnlaw.theory.vocabulary import (
+    plan_vocabulary,
+    predict_vocabulary,
+    vocabulary_law,
+    vocabulary_thresholds,
+)
 
 __all__: list[str] = []
 
@@ -44,6 +50,8 @@ def law_of_mixture(model: SequenceMixture) -> Law:
     """
     delta, gamma = model.single_ratios("a law is")
     warn_if_far_from_limit(model)
+    if model.tokens_differ:
+        return vocabulary_law(model, delta, gamma)
     gains, kind = np.unique(model.noise_gains.round(12), return_inverse=True)
     shares = np.bincount(kind, model.kind_shares)
     parts = zip(shares * gains, gamma / shares, strict=True)
@@ -93,6 +101,8 @@ def predict_mixture(model: SequenceMixture) -> Spike:
     True
     """
     warn_if_far_from_limit(model)
+    if model.tokens_differ:
+        return predict_vocabulary(model)
     token, shape = model.sampling == "token", model.shape
     delta, gamma, norm = (
         np.broadcast_to(x, shape)
@@ -150,6 +160,9 @@ def thresholds_of_mixture(model: SequenceMixture) -> Thresholds:
     0.403
     """
     delta, gamma = np.broadcast_arrays(model.vocab_ratio, model.sample_ratio)
+    if model.tokens_differ:
+        critical = map(scalar_or_array, vocabulary_thresholds(model))
+        return Thresholds(population_signal=next(critical), sample_signal=next(critical))
     noise = Poles.compound_poisson(model.noise_gains, model.kind_shares, gamma)
     edge_offset = noise.edge_offset(1.0, delta)
     response, _ = _response(model, noise, delta, edge_offset)
@@ -171,6 +184,8 @@ def thresholds_of_mixture(model: SequenceMixture) -> Thresholds:
 @answers(plan)
 def plan_of_mixture(model: SequenceMixture, squared_overlap: ArrayLike = 0.8) -> Plan:
     """Find the needs of a wanted overlap by search, see `search_plan`."""
+    if model.tokens_differ:
+        return plan_vocabulary(model, wanted_overlap(model, squared_overlap)[0])
     return search_plan(model, squared_overlap, norm_ceiling(model))
 
 

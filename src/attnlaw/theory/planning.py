@@ -34,7 +34,7 @@ from attnlaw.theory.pooled import ceiling, spike_parameter
 from attnlaw.theory.verbs import plan, predict
 from attnlaw.theory.vocabulary import plan_vocabulary
 
-__all__ = ["search_plan"]
+__all__ = ["search_plan", "wanted_overlap"]
 
 BoolArray = NDArray[np.bool_]
 
@@ -94,14 +94,12 @@ def plan_of_sequences(model: PooledSequences, squared_overlap: ArrayLike = 0.8) 
     >>> round(al.predict(replace(model, sample_ratio=needs.sample_ratio)).squared_overlap, 12)
     0.8
     """
-    wanted, shape = _wanted_overlap(model, squared_overlap)
+    wanted, shape = wanted_overlap(model, squared_overlap)
     delta, gamma, norm, zeta = np.broadcast_arrays(
         model.vocab_ratio, model.sample_ratio, model.signal_norm, wanted
     )
     if model.tokens_differ:
-        needs = plan_vocabulary(model, wanted)._asdict()
-        found = {name: scalar_or_array(values) for name, values in needs.items()}
-        return Plan(squared_overlap=scalar_or_array(zeta), **found)
+        return plan_vocabulary(model, wanted)
     token, snr = model.sampling == "token", model.snr
     zero = np.zeros(shape)
     top = ceiling(norm, delta) if token else np.ones(shape)
@@ -243,7 +241,7 @@ def _first_true(
 # ---- plans by search ---------------------------------------------------------------------------
 
 
-def _wanted_overlap(
+def wanted_overlap(
     model: PooledModel[Any], squared_overlap: ArrayLike
 ) -> tuple[Floats, tuple[int, ...]]:
     """Return the wanted ζ, checked, and the shape to which it broadcasts with the model."""
@@ -275,7 +273,7 @@ def search_plan(model: PooledModel[Any], squared_overlap: ArrayLike, ceiling: Ar
     ever finer grids (docs/theory/thresholds.md, "The other way round"). ζ need not be monotone: a
     window between two points of the first grid is overlooked.
     """
-    wanted, shape = _wanted_overlap(model, squared_overlap)
+    wanted, shape = wanted_overlap(model, squared_overlap)
     overlaps = _Overlaps.of(model, shape)
     nothing = np.zeros((*shape, 1))
     sample_limit = overlaps.on("sample_ratio", nothing)[..., 0, :]

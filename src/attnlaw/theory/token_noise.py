@@ -32,8 +32,17 @@ from numpy.polynomial.chebyshev import chebvander
 
 from attnlaw._checks import Floats
 from attnlaw.laws.outliers import TINY
+from attnlaw.models.vocabulary import Kinds
 
-__all__ = ["BOUND", "NoiseScales", "TokenSums", "noise_scales", "reduced_sums", "token_sums"]
+__all__ = [
+    "BOUND",
+    "NoiseScales",
+    "TokenSums",
+    "mixed_scales",
+    "noise_scales",
+    "reduced_sums",
+    "token_sums",
+]
 
 MOST_NODES = 6  # atoms by which the law of ξ is replaced
 
@@ -120,7 +129,8 @@ def reduced_sums(
         As in `TokenSums`.
     """
     falling = np.argsort(-all_rows, kind="stable")
-    first = np.append(True, np.diff(all_rows[falling]) != 0)
+    sorted_rows = all_rows[falling]
+    first = np.append(True, -np.diff(sorted_rows) > 1e-14 * sorted_rows[:-1])  # up to rounding
     rows = all_rows[falling][first]
     masses = np.add.reduceat(weights[falling], np.flatnonzero(first), axis=0) * rows[:, None]
     counts = np.diff(np.append(np.flatnonzero(first), len(all_rows))).astype(np.float64)
@@ -164,6 +174,7 @@ class NoiseScales:
 
     atoms: Floats
     masses: Floats
+    signals: Floats | None = None  # α of their sequences over its mean; 1 by default
 
     @property
     def is_single(self) -> bool:
@@ -196,6 +207,22 @@ class NoiseScales:
             if np.all(step <= 4e-16 * sigma):
                 break
         return np.asarray(sigma * y), np.asarray(sigma + y / slope)
+
+    def seen_signal(self, y: Floats, gamma: Floats) -> tuple[Floats, Floats]:
+        """Return E[a/(1 − γξ/σ)]/φ, a the signals, and its derivative in y; (1+γy)/φ if a = 1.
+
+        The share of the signal that the sample shows: sequences of much noise count for less.
+        """
+        phi, phi_slope = self.factor(y, gamma)
+        if self.signals is None:
+            ratio = (1 + gamma * y) / phi
+            return np.asarray(ratio), np.asarray((gamma - ratio * phi_slope) / phi)
+        sigma = phi / y
+        weights = self.masses * self.signals
+        inverse = 1 / (sigma[..., None] - gamma[..., None] * self.atoms)
+        total = sigma * (inverse @ weights)
+        slope = -gamma * ((inverse**2) @ (weights * self.atoms)) * (phi_slope - sigma) / y
+        return np.asarray(total / phi), np.asarray((slope - total * phi_slope / phi) / phi)
 
     def opposite(self, minus_y: Floats, gamma: Floats) -> Floats:
         """Return ω > 0 with E ξ/(ω + γξ) = −y, left of the bulk; 0 where there is none.
@@ -248,6 +275,20 @@ def noise_scales(weights: Floats, frequencies: Floats, importance: Floats) -> No
             atoms, masses = np.maximum(1 + spread * nodes[0], 0.0), nodes[1]
             return NoiseScales(atoms / float(masses @ atoms), masses)
     return NoiseScales(np.ones(1), np.ones(1))
+
+
+def mixed_scales(kinds: Kinds, frequencies: Floats, importance: Floats) -> NoiseScales:
+    """Return the noise scales of sequences of several kinds: ξ κ_g/κ̄ with the signals α_g/ᾱ."""
+    if len(kinds) == 1:
+        return noise_scales(kinds[0][1], frequencies, importance)
+    shares, gains = (np.array([k[i] for k in kinds]) for i in (0, 2))
+    noise = np.array([float(w @ w) for _, w, _ in kinds])
+    parts = [noise_scales(w, frequencies, importance) for _, w, _ in kinds]
+    repeats = [len(part.atoms) for part in parts]
+    signals = np.repeat(gains / max(float(shares @ gains), TINY), repeats)
+    relative = np.repeat(noise / float(shares @ noise), repeats)
+    masses = np.repeat(shares, repeats) * np.concatenate([part.masses for part in parts])
+    return NoiseScales(relative * np.concatenate([p.atoms for p in parts]), masses, signals)
 
 
 def _cumulants(moments: list[float]) -> Floats:

@@ -230,12 +230,11 @@ class VocabularySpikes:
         return Coupling(A, slope + along_m**2 * snr_slope, determinant, kernel)
 
     def _seen_snr(self, y: Floats, slope: Floats, gamma: Floats) -> tuple[Floats, Floats]:
-        """Return snr (1 + γy)/φ and its derivative: sequences of much noise count for less."""
+        """Return the snr that the sample shows, and its derivative; see `seen_signal`."""
         if self.scales.is_single or not gamma.any():
             return np.full(y.shape, self.snr), np.zeros(y.shape)
-        phi, phi_slope = self.scales.factor(y, gamma)
-        ratio = (1 + gamma * y) / phi
-        return self.snr * ratio, self.snr * slope * (gamma - ratio * phi_slope) / phi
+        ratio, ratio_slope = self.scales.seen_signal(y, gamma)
+        return self.snr * ratio, self.snr * slope * ratio_slope
 
     def _last_pole(self, delta: Floats, gamma: Floats, low: Floats) -> Floats:
         """Return the largest pole of A, or `low` where there is none beyond it."""

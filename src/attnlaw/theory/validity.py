@@ -10,9 +10,10 @@ import numpy as np
 
 from attnlaw._checks import scalar_or_array, warn_regime
 from attnlaw._dispatch import answers
-from attnlaw.models import PooledModel, PooledSequences, SequenceMixture
+from attnlaw.models import PooledModel, SequenceMixture
+from attnlaw.models.vocabulary import TokenModel
 from attnlaw.results import Validity
-from attnlaw.theory.token_noise import noise_scales
+from attnlaw.theory.token_noise import mixed_scales
 from attnlaw.theory.verbs import validity
 
 __all__ = ["warn_if_far_from_limit"]
@@ -97,7 +98,7 @@ class _TokenSpread(NamedTuple):
 
 def _token_spread(model: PooledModel[Any]) -> _TokenSpread:
     """Return how much tokens differ in the pooled noise: r = V p g²."""
-    words = model.vocabulary if isinstance(model, PooledSequences) else None
+    words = model.vocabulary if isinstance(model, TokenModel) else None
     if words is None:
         return _TokenSpread((1.0, 1.0, 1.0), 1.0)
     square = words.weights**2 / float(words.frequencies @ words.weights**2)
@@ -108,12 +109,12 @@ def _token_spread(model: PooledModel[Any]) -> _TokenSpread:
 
 def _sequence_spread(model: PooledModel[Any]) -> tuple[float, float, float]:
     """Return the moments n = 2, 3, 4 of the noise of sequences, which is one on average."""
-    if isinstance(model, SequenceMixture):
-        ratios, shares = model.noise_gains / model.noise_gain, model.kind_shares
-    elif isinstance(model, PooledSequences) and model.vocabulary is not None:
+    if isinstance(model, TokenModel) and model.vocabulary is not None:
         words = model.vocabulary
-        scales = noise_scales(model.weights, words.frequencies, words.weights)
+        scales = mixed_scales(model.kinds, words.frequencies, words.weights)
         ratios, shares = scales.atoms, scales.masses
+    elif isinstance(model, SequenceMixture):
+        ratios, shares = model.noise_gains / model.noise_gain, model.kind_shares
     else:
         return 1.0, 1.0, 1.0
     two, three, four = (float(shares @ ratios**n) for n in (2, 3, 4))
@@ -121,7 +122,7 @@ def _sequence_spread(model: PooledModel[Any]) -> tuple[float, float, float]:
 
 
 def _and_tokens(model: PooledModel[Any]) -> str:
-    alike = not isinstance(model, PooledSequences) or model.vocabulary is None
+    alike = not isinstance(model, TokenModel) or model.vocabulary is None
     return "" if alike else " and favour some tokens"
 
 

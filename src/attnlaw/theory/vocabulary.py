@@ -6,7 +6,6 @@ docs/theory/vocabulary.md, "The outlier".
 
 import itertools
 from functools import reduce
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,9 +13,9 @@ from attnlaw._checks import Floats, Real, scalar_or_array, warn_regime
 from attnlaw.laws import Law, MarchenkoPastur
 from attnlaw.laws.outliers import TINY
 from attnlaw.laws.separable import SeparableLaw
-from attnlaw.models import PooledSequences, Vocabulary
-from attnlaw.results import Spike
-from attnlaw.theory.token_noise import noise_scales, token_sums
+from attnlaw.models import PooledSequences, SequenceMixture, Vocabulary
+from attnlaw.results import Plan, Spike
+from attnlaw.theory.token_noise import mixed_scales, token_sums
 from attnlaw.theory.token_spikes import TokenSpike, VocabularySpikes, sign_change
 
 __all__ = [
@@ -33,6 +32,8 @@ RATIOS = 10.0 ** np.linspace(-6, 3, 19)
 LAW_ROWS = 48
 """Rows by which a vocabulary enters the law of its bulk."""
 
+Pooled = PooledSequences | SequenceMixture
+
 TOLERATED_SHARE = 0.2
 """Share of tokens in the noise at the signal's eigenvalue, or in its overlap, that is not told.
 
@@ -42,7 +43,7 @@ a warning.
 """
 
 
-def vocabulary_spikes(model: PooledSequences) -> VocabularySpikes:
+def vocabulary_spikes(model: Pooled) -> VocabularySpikes:
     """Return the outliers of a model with a vocabulary as a function of ratios and norms."""
     words = _vocabulary(model)
     classes = words.signs.astype(np.float64)
@@ -51,11 +52,11 @@ def vocabulary_spikes(model: PooledSequences) -> VocabularySpikes:
     token = model.sampling == "token"
     sums = token_sums(words.frequencies, words.weights, classes)
     alike = np.ones(words.n_tokens)
-    scales = noise_scales(model.weights, words.frequencies, words.weights if token else alike)
+    scales = mixed_scales(model.kinds, words.frequencies, words.weights if token else alike)
     return VocabularySpikes(sums, scales, model.snr, token=token)
 
 
-def predict_vocabulary(model: PooledSequences) -> Spike:
+def predict_vocabulary(model: Pooled) -> Spike:
     """Predict eigenvalue and overlap for a model with a vocabulary; see `predict`.
 
     Notes
@@ -80,7 +81,7 @@ def predict_vocabulary(model: PooledSequences) -> Spike:
     _warn_if_shared(spikes, found, delta)
     kappa, shape = model.noise_gain, model.shape
     mean = found.edge
-    if model.sampling == "token" and not model.centred:
+    if model.sampling == "token" and isinstance(model, PooledSequences) and not model.centred:
         gain = float(model.weights.sum()) ** 2 / kappa - 1
         mean = spikes.mean_eigenvalue(gain, delta, gamma)
     both = found.is_detectable & population.is_detectable & (found.squared_overlap > 0)
@@ -104,7 +105,7 @@ def predict_vocabulary(model: PooledSequences) -> Spike:
     )
 
 
-def vocabulary_thresholds(model: PooledSequences) -> tuple[Floats, Floats]:
+def vocabulary_thresholds(model: Pooled) -> tuple[Floats, Floats]:
     """Return the critical signal norms of population and sample, of the shape of the ratios.
 
     An outlier at the edge's s has ‖μ‖² = s/A(s): the norm beyond which it leaves the whole bulk,
@@ -115,7 +116,7 @@ def vocabulary_thresholds(model: PooledSequences) -> tuple[Floats, Floats]:
     return spikes.threshold(delta, np.zeros_like(gamma)), spikes.threshold(delta, gamma)
 
 
-def vocabulary_law(model: PooledSequences, delta: float, gamma: float) -> Law:
+def vocabulary_law(model: Pooled, delta: float, gamma: float) -> Law:
     """Return the law of the noise bulk: κ (⊞ r MP_δ) ⊠ (⊞ ξ MP_γ), over tokens and sequences.
 
     Notes
@@ -144,18 +145,7 @@ def vocabulary_law(model: PooledSequences, delta: float, gamma: float) -> Law:
     return bulk
 
 
-class VocabularyNeeds(NamedTuple):
-    """What a wanted squared overlap takes; see `Plan`."""
-
-    sample_ratio: Floats
-    vocab_ratio: Floats
-    signal: Floats
-    ceiling: Floats
-    sample_limit: Floats
-    vocab_limit: Floats
-
-
-def plan_vocabulary(model: PooledSequences, wanted: Floats) -> VocabularyNeeds:
+def plan_vocabulary(model: Pooled, wanted: Floats) -> Plan:
     """Return the needs of `plan` for a model with a vocabulary.
 
     Notes
@@ -184,17 +174,19 @@ def plan_vocabulary(model: PooledSequences, wanted: Floats) -> VocabularyNeeds:
         enough = surplus(np.full(zeta.shape, ratio), gamma) > 0
         low, high = np.where(enough, ratio, low), np.where(enough, following, high)
     vocab = sign_change(lambda x: surplus(x, gamma), low, np.maximum(high, 2 * low))
-    return VocabularyNeeds(
-        sample_ratio=np.where((limit > 0) & (samples > RATIOS[0]), samples, 0.0),
-        vocab_ratio=np.where((infinite > 0) & (vocab > RATIOS[0]), vocab, 0.0),
-        signal=spikes.norm_for(zeta, delta, gamma),
-        ceiling=norm**2 / np.maximum(norm**2 + class_noise, TINY) if spikes.token else zero + 1,
-        sample_limit=limit + zeta,
-        vocab_limit=infinite + zeta,
+    ceiling = norm**2 / np.maximum(norm**2 + class_noise, TINY) if spikes.token else zero + 1
+    return Plan(
+        squared_overlap=scalar_or_array(zeta),
+        sample_ratio=scalar_or_array(np.where((limit > 0) & (samples > RATIOS[0]), samples, 0.0)),
+        vocab_ratio=scalar_or_array(np.where((infinite > 0) & (vocab > RATIOS[0]), vocab, 0.0)),
+        signal=scalar_or_array(spikes.norm_for(zeta, delta, gamma)),
+        ceiling=scalar_or_array(ceiling),
+        sample_limit=scalar_or_array(limit + zeta),
+        vocab_limit=scalar_or_array(infinite + zeta),
     )
 
 
-def _vocabulary(model: PooledSequences) -> Vocabulary:
+def _vocabulary(model: Pooled) -> Vocabulary:
     words = model.vocabulary
     if words is None:
         raise TypeError("a model without a vocabulary has no tokens to sum over.")
