@@ -200,3 +200,60 @@ def test_sequences_of_several_lengths_from_one_vocabulary(importance, z_score):
         assert abs(z_score(getattr(seen, field), getattr(predicted, field))) < 5, field
     alike = al.predict(replace(mixture, vocabulary=None)).squared_overlap
     assert abs(z_score(seen.squared_overlap, alike)) > 5
+
+
+class TestClasses:
+    """Three classes of unequal shares, each position of the noise with its own variance."""
+
+    spectrum = np.geomspace(0.2, 3.0, 12)
+    means = np.zeros((3, 12))
+    means[0, 3], means[1, 7], means[2, [3, 7]] = 3.0, 2.0, -1.5
+
+    def model(self, words, **changes):
+        settings = {
+            "vocab_ratio": D / V,
+            "sample_ratio": D / N,
+            "class_means": self.means,
+            "class_shares": [0.2, 0.3, 0.5],
+            "noise_spectrum": self.spectrum,
+            "correlation": PREFIX,
+            "weights": "mean",
+            "vocabulary": words,
+        }
+        return al.PooledClasses(**(settings | changes))
+
+    @pytest.mark.parametrize("importance", ["sif", "idf"])
+    @pytest.mark.parametrize("words", [ZIPF, MEASURED], ids=["Zipf", "measured"])
+    def test_only_the_formula_of_the_vocabulary_fits(self, words, importance, z_score):
+        words = words.with_importance(importance, a=2e-3 if importance == "sif" else None)
+        right = self.model(words, signal_scale=1.3)
+        seen, predicted = al.simulate(right, n_trials=3 * TRIALS, rng=6), al.predict(right)
+        alike = al.predict(replace(right, vocabulary=None))
+        white = al.predict(replace(right, noise_spectrum=np.full(12, self.spectrum.mean())))
+        for field in (
+            "top_eigenvalues",
+            "squared_overlaps",
+            "population_eigenvalues",
+            "population_overlaps",
+            "class_overlaps",
+        ):
+            scores = z_scores(z_score, getattr(seen, field), getattr(predicted, field))
+            assert np.max(np.abs(scores)) < 5, field
+        for wrong in (alike, white):
+            scores = z_scores(z_score, seen.squared_overlaps, wrong.squared_overlaps)
+            assert np.max(np.abs(scores)) > 5
+
+    def test_leading_class_direction_of_frequent_tokens_is_predicted(self, z_score):
+        """Mean pooling: the second direction is below those of tokens, which is told."""
+        right = self.model(ZIPF, signal_scale=1.3)
+        with pytest.warns(al.RegimeWarning, match="one token"):
+            predicted = al.predict(right)
+        seen = al.simulate(right, n_trials=TRIALS, rng=6)
+        for field in ("top_eigenvalues", "squared_overlaps"):
+            drawn, value = getattr(seen, field)[:, 0], getattr(predicted, field)[0]
+            assert abs(z_score(drawn, value)) < 5, field
+
+
+def z_scores(z_score, drawn, predicted):
+    """Return the z-score of every entry."""
+    return [z_score(drawn[:, j], predicted[j]) for j in range(len(predicted))]

@@ -237,6 +237,76 @@ def test_kinds_that_are_the_same_are_one():
     )
 
 
+class TestClasses:
+    words = al.Vocabulary.zipf(480)
+
+    def classes(self, words, means, **changes):
+        common = {"vocab_ratio": 0.25, "sample_ratio": 0.25, "correlation": PREFIX}
+        settings = common | {"weights": "mean", "class_means": means, "vocabulary": words}
+        return al.PooledClasses(**(settings | changes))
+
+    @pytest.mark.parametrize("importance", ["uniform", "idf", "inverse"])
+    def test_two_classes_and_white_noise_are_pooled_sequences(self, importance):
+        """9×9 determinants here, one scalar equation there."""
+        words = self.words.with_importance(importance)
+        two = self.classes(words, [[2.5], [-2.5]])
+        own = al.Vocabulary(
+            frequencies=two.token_frequencies,
+            importance=words.weights,
+            classes=np.where(two.token_classes == 0, 1, -1),
+        )
+        one = model(own, vocab_ratio=0.25, sample_ratio=0.25, signal_norm=2.5)
+        found, expected = al.predict(two), al.predict(one)
+        for several, single in (
+            ("top_eigenvalues", "top_eigenvalue"),
+            ("squared_overlaps", "squared_overlap"),
+            ("population_eigenvalues", "population_eigenvalue"),
+            ("population_overlaps", "population_overlap"),
+            ("sample_overlaps", "sample_overlap"),
+        ):
+            rtol = 1e-4 if single == "sample_overlap" else 1e-9
+            assert_allclose(getattr(found, several)[0], getattr(expected, single), rtol=rtol)
+        assert_allclose(found.bulk_edge, expected.bulk_edge, rtol=1e-10)
+        critical = al.thresholds(replace(two, class_means=[[1.0], [-1.0]]))
+        assert_allclose(critical.sample_signal, al.thresholds(one).sample_signal, rtol=1e-9)
+        assert_allclose(al.plan(two).ceiling, al.plan(one).ceiling, rtol=1e-2)
+        assert_allclose(al.law(two).edges, al.law(one).edges, rtol=1e-9)
+
+    def test_nearly_equal_tokens_are_the_closed_form_of_classes(self):
+        spectrum = np.array([0.5, 1.0, 1.5, 3.0])
+        means = np.array([[3.0, 0, 0, 0], [0, 2.0, 0, 1.0], [-1.0, 0, 2.0, 0]])
+        almost = al.Vocabulary(frequencies=1 + 1e-9 * np.arange(480))
+        with_words = self.classes(almost, means, noise_spectrum=spectrum, class_shares=[1, 2, 3])
+        assert with_words.tokens_differ
+        found = al.predict(with_words)
+        expected = al.predict(replace(with_words, vocabulary=None))
+        for name, values in vars(expected).items():
+            assert_allclose(getattr(found, name), values, rtol=1e-5, atol=1e-7, err_msg=name)
+        critical = al.thresholds(with_words).sample_signal
+        plain = al.thresholds(replace(with_words, vocabulary=None)).sample_signal
+        assert_allclose(critical, plain, rtol=1e-5)
+
+    def test_scales_and_ratios_broadcast(self):
+        words, scales = self.words.with_importance("idf"), np.array([1.0, 2.0, 3.0])
+        grid = self.classes(words, np.eye(3), signal_scale=scales, sample_ratio=[[0.2], [0.5]])
+        whole = al.predict(grid)
+        assert whole.squared_overlaps.shape == (2, 3, 2)
+        one = al.predict(replace(grid, signal_scale=2.0, sample_ratio=0.5))
+        assert_allclose(whole.squared_overlaps[1, 1], one.squared_overlaps, rtol=1e-9)
+
+    def test_what_has_no_answer_is_refused(self):
+        here = self.classes(self.words, np.eye(3))
+        with pytest.raises(TypeError, match="without a vocabulary"):
+            al.predict_accuracy(here, ridge=1.0)
+        with pytest.raises(TypeError, match="without a vocabulary"):
+            al.simulate_accuracy(here, ridge=1.0)
+        with pytest.raises(ValueError, match="sampling must be 'token'"):
+            replace(here, sampling="gaussian")
+        few = al.Vocabulary(frequencies=[0.3, 0.3, 0.2, 0.2])
+        with pytest.raises(ValueError, match="class_shares must be such that"):
+            al.predict(replace(here, vocabulary=few))
+
+
 class TestAccuracy:
     @pytest.mark.parametrize("classifier", ["ridge", "centroid", "component"])
     @pytest.mark.parametrize("sampling", ["token", "gaussian"])

@@ -1,6 +1,7 @@
 """Sequences whose tokens come from several classes, with noise of any covariance."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -10,19 +11,19 @@ from attnlaw._checks import Floats, Real, frozen, invalid_argument, real_array
 from attnlaw.models.base import (
     Gains,
     NamedWeights,
-    PooledModel,
     Sampling,
     Sizes,
     check_shares,
     set_field,
 )
+from attnlaw.models.vocabulary import Kinds, TokenModel, Vocabulary, dealt_classes
 from attnlaw.results import ClassSpikes
 
 __all__ = ["PooledClasses"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PooledClasses(Gains, PooledModel[ClassSpikes]):
+class PooledClasses(Gains, TokenModel[ClassSpikes]):
     """Sequences of tokens from K classes of any shares, pooled by fixed weights.
 
     A table holds V tokens in R^d; the share π_k of them belongs to class k and lies around its
@@ -56,6 +57,9 @@ class PooledClasses(Gains, PooledModel[ClassSpikes]):
     sampling : "token" or "gaussian"
         Real tokens from a fixed table (exact), or the papers' idealised population covariance
         (docs/theory/pooled-covariance.md, "Derivation").
+    vocabulary : Vocabulary, optional
+        How often each token occurs and how much it counts. Its two classes play no part: tokens
+        are dealt out to the K classes by `token_classes`. Only with ``sampling="token"``.
 
     Examples
     --------
@@ -80,6 +84,9 @@ class PooledClasses(Gains, PooledModel[ClassSpikes]):
     noise_spectrum: Floats | None = None  # eigenvalues of Σ
     signal_scale: Real = 1.0
     sampling: Sampling = "token"
+    vocabulary: Vocabulary | None = None  # p, g
+
+    centred: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self._check_pooled()
@@ -102,6 +109,9 @@ class PooledClasses(Gains, PooledModel[ClassSpikes]):
                 )
             set_field(self, "noise_spectrum", frozen(spectrum))
         self._check_gains()
+        self._check_vocabulary()
+        if self.tokens_differ and self.sampling != "token":
+            raise invalid_argument("sampling", "'token' for classes with a vocabulary", "gaussian")
         if self.correlation.min() < -1e-12:
             raise invalid_argument(
                 "correlation",
@@ -120,9 +130,32 @@ class PooledClasses(Gains, PooledModel[ClassSpikes]):
         """Number of classes K."""
         return len(self.class_means)
 
-    def sizes(self, dimension: int) -> Sizes:
+    @property
+    def kinds(self) -> Kinds:
+        """Share, weights and α of the one kind of sequence there is."""
+        return [(1.0, self.weights, self.signal_gain)]
+
+    @cached_property
+    def token_classes(self) -> NDArray[np.intp]:
+        """Class of each token of the vocabulary, the most frequent dealt out first."""
+        if self.vocabulary is None:
+            raise invalid_argument("model", "one with a vocabulary", type(self).__name__)
+        return dealt_classes(self.vocabulary.frequencies, self.shares)
+
+    @property
+    def token_frequencies(self) -> Floats:
+        """Frequencies of the tokens, scaled so that class k has exactly π_k of the text."""
+        classes = self.token_classes
+        assert self.vocabulary is not None  # they have classes
+        p = self.vocabulary.frequencies
+        return np.asarray(p * (self.shares / np.bincount(classes, p, self.n_classes))[classes])
+
+    def sizes(self, dimension: int | None = None) -> Sizes:
         """Whole numbers closest to the ratios at this dimension, at least a token a class."""
-        d, V, N = self._sizes(dimension, multiple=1)
+        if self.vocabulary is not None:
+            d, V, N = super().sizes(dimension)
+        else:
+            d, V, N = self._sizes(dimension, multiple=1)  # type: ignore[arg-type]
         n = self.class_means.shape[1]
         if d < n:
             raise invalid_argument("dimension", f"at least {n}, the coordinates of class_means", d)

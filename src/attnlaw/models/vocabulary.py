@@ -24,6 +24,9 @@ Kinds = Sequence[tuple[float, Floats, float]]
 
 IMPORTANCES = ("uniform", "sif", "idf", "inverse")
 
+UNFILLED = 0.1
+"""Largest relative difference between the text of a class and its share."""
+
 IMBALANCE = 0.01
 """Largest difference from one half that is tolerated, and removed, in the mass of a class."""
 
@@ -269,6 +272,28 @@ def balanced_classes(frequencies: Floats) -> NDArray[np.int8]:
         sign = 1 if lead <= 1e-15 else -1
         classes[token] = sign
         lead += sign * mass
+    return classes
+
+
+def dealt_classes(frequencies: Floats, shares: Floats) -> NDArray[np.intp]:
+    """Deal tokens out to K classes, most frequent first, each to the class that lacks most text.
+
+    Examples
+    --------
+    >>> dealt_classes(np.array([0.5, 0.3, 0.1, 0.1]), np.array([0.2, 0.8]))
+    array([1, 1, 0, 0])
+    """
+    order = np.argsort(-frequencies, kind="stable")
+    classes = np.empty(len(order), dtype=np.intp)
+    missing = shares.tolist()
+    for token, mass in zip(order.tolist(), frequencies[order].tolist(), strict=True):
+        k = max(range(len(missing)), key=missing.__getitem__)
+        classes[token] = k
+        missing[k] -= mass
+    off = np.abs(missing) / shares
+    if off.max() > UNFILLED:
+        text = f"such that {len(order)} tokens of these frequencies can fill them within 10 %"
+        raise invalid_argument("class_shares", text, shares.tolist())
     return classes
 
 

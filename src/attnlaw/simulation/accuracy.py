@@ -17,6 +17,7 @@ from scipy.linalg import solve
 from attnlaw._checks import Floats, Random, choice, count, invalid_argument, real
 from attnlaw._dispatch import answers
 from attnlaw.models import PooledClasses, PooledSequences
+from attnlaw.models.vocabulary import tokens_alike
 from attnlaw.results import Accuracy, ClassAccuracy
 from attnlaw.simulation._matrix_free.plan import check_memory, reference_memory
 from attnlaw.simulation.classes import principal_directions, sample_classes
@@ -290,6 +291,7 @@ def _classes_trial(
     rng: np.random.Generator,
 ) -> ClassAccuracy:
     """Fit and test once: the accuracy, and that within each class."""
+    tokens_alike(model, "an accuracy of classes")
     if np.ndim(model.signal_scale):
         words = "a single number when classes are drawn"
         raise invalid_argument("signal_scale", words, np.asarray(model.signal_scale))

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._checks import Floats, Random, count, invalid_argument, random_generator, real_array
 from attnlaw.correlations import check_correlation
-from attnlaw.models import PooledClasses
+from attnlaw.models import PooledClasses, Vocabulary
 from attnlaw.results import ClassSpikes, exceeds_edge
 from attnlaw.simulation.pooled import covariance, leading_eigenpairs, pool, squared_overlap
 from attnlaw.simulation.verbs import simulate
@@ -47,6 +47,8 @@ def sample_class_sequences(
     with m the means of the table's noise in each class and Z_⊥ what is left around them.
     """
     rng = random_generator(rng)
+    if model.vocabulary is not None and model.tokens_differ:
+        return _sample_vocabulary(model, model.vocabulary, dimension, rng)
     d, V, N = model.sizes(dimension)
     w, pi, kappa, K = model.weights, model.shares, model.noise_gain, model.n_classes
     spread, means = principal_directions(model, d)
@@ -78,6 +80,43 @@ def sample_class_sequences(
         seen_means = means + noise_means
     C += model.signal_gain * seen_means.T @ between @ seen_means
     return ClassSample(pooled=bulk + gains @ seen_means, bulk=bulk, means=means, covariance=C)
+
+
+def _sample_vocabulary(
+    model: PooledClasses, words: Vocabulary, dimension: int, rng: np.random.Generator
+) -> ClassSample:
+    """Draw classes of tokens that differ in frequency and importance.
+
+    With rows E_v = g_v (M_k + z_v) and their means B_k in each class, B̄ in all,
+
+        C = κ (Σ p E_vE_vᵀ − B̄B̄ᵀ) + (α − κ) Σ π_k (B_k − B̄)(B_k − B̄)ᵀ .
+    """
+    d, V, N = model.sizes(dimension)
+    pi, K, kappa = model.shares, model.n_classes, model.noise_gain
+    p, g, own = model.token_frequencies, words.weights, model.token_classes
+    spread, means = principal_directions(model, d)
+    Z = g[:, None] * rng.standard_normal((V, d)) * spread
+    E = Z + g[:, None] * means[own]
+    classes = sample_classes(model.correlation, pi, N, rng)
+    tokens = np.empty(classes.shape, dtype=np.int32)
+    within, B = Z.copy(), np.empty((K, d))
+    for k in range(K):
+        members, here = np.flatnonzero(own == k), classes == k
+        upper = np.cumsum(p[members])
+        drawn = np.searchsorted(upper, upper[-1] * rng.random(int(here.sum())), side="right")
+        tokens[here] = members[drawn]
+        share = p[members] / upper[-1]
+        within[members] -= share @ Z[members]
+        B[k] = share @ E[members]
+    centred = B - pi @ B
+    C = kappa * ((E.T * p) @ E - np.outer(pi @ B, pi @ B))
+    C += (model.signal_gain - kappa) * (centred.T * pi) @ centred
+    return ClassSample(
+        pooled=pool(E, tokens, model.weights),
+        bulk=pool(within, tokens, model.weights),
+        means=means,
+        covariance=C,
+    )
 
 
 def sample_classes(

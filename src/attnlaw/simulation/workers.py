@@ -81,7 +81,11 @@ def repeats(
 
     def decorate(trial: Trial) -> Trial:
         def answer(
-            model: Any, dimension: int, n_trials: int = 1, rng: Random = None, **workers: Any
+            model: Any,
+            dimension: int | None = None,
+            n_trials: int = 1,
+            rng: Random = None,
+            **workers: Any,
         ) -> Any:
             d = model.sizes(dimension).dimension
             n_jobs = count("n_jobs", workers.get("n_jobs", 1))

@@ -16,6 +16,7 @@ from attnlaw._checks import Floats, choice, invalid_argument, real, scalar_or_ar
 from attnlaw._dispatch import answers
 from attnlaw.laws.outliers import TINY
 from attnlaw.models import PooledClasses
+from attnlaw.models.vocabulary import tokens_alike
 from attnlaw.results import ClassAccuracy
 from attnlaw.theory.verbs import predict_accuracy
 
@@ -85,6 +86,7 @@ def accuracy_of_classes(
     >>> round(al.predict_accuracy(model, ridge=1.0).accuracy, 6)     # Φ(1)
     0.841345
     """
+    tokens_alike(model, "an accuracy of classes")
     choice("classifier", classifier, CLASSIFIERS)
     if ridge is None and classifier != "centroid":
         raise invalid_argument("ridge", f"given for classifier={classifier!r}", ridge)

@@ -18,6 +18,12 @@ from attnlaw.results import ClassSpikes, Plan, Thresholds
 from attnlaw.theory.planning import search_plan
 from attnlaw.theory.validity import warn_if_far_from_limit
 from attnlaw.theory.verbs import law, plan, predict, thresholds
+from attnlaw.theory.vocabulary_classes import (
+    class_ceiling,
+    law_of_token_classes,
+    predict_token_classes,
+    token_thresholds,
+)
 
 __all__: list[str] = []
 
@@ -38,6 +44,8 @@ def law_of_classes(model: PooledClasses) -> Law:
     """
     delta, gamma = model.single_ratios("a law is")
     warn_if_far_from_limit(model)
+    if model.vocabulary is not None and model.tokens_differ:
+        return law_of_token_classes(model, model.vocabulary, delta, gamma)
     white = MarchenkoPastur(delta) @ MarchenkoPastur(gamma)
     if model.noise_spectrum is None:
         return model.noise_gain * white
@@ -97,6 +105,8 @@ def predict_classes(model: PooledClasses) -> ClassSpikes:
     0.615738
     """
     warn_if_far_from_limit(model)
+    if model.vocabulary is not None and model.tokens_differ:
+        return predict_token_classes(model, model.vocabulary)
     shape, kappa = model.shape, model.noise_gain
     delta, gamma, scale = (
         np.broadcast_to(x, shape)[..., None]
@@ -183,6 +193,8 @@ def thresholds_of_classes(model: PooledClasses) -> Thresholds:
     >>> al.thresholds(model)
     Thresholds(population_signal=array([0.]), sample_signal=array([0.5]))
     """
+    if model.vocabulary is not None and model.tokens_differ:
+        return token_thresholds(model, model.vocabulary)
     contrasts = _Contrasts.of(model)
     snr, mean_noise = model.snr, float(model.sampling == "token")
     shape = np.broadcast_shapes(np.shape(model.vocab_ratio), np.shape(model.sample_ratio))
@@ -216,6 +228,8 @@ def plan_of_classes(model: PooledClasses, squared_overlap: ArrayLike = 0.8) -> P
     The ceiling is s²ω_j/(s²ω_j + δ tr Σ/d), ω_j the eigenvalues of AᵀA: where the signal rules,
     the eigenvectors of C are those of (A + m)(A + m)ᵀ.
     """
+    if model.vocabulary is not None and model.tokens_differ:
+        return search_plan(model, squared_overlap, class_ceiling(model, model.vocabulary))
     scale, delta = np.broadcast_arrays(model.signal_scale, model.vocab_ratio)
     contrasts = _Contrasts.of(model)
     strength = np.linalg.eigvalsh(contrasts.energy.sum(axis=0))[::-1].clip(min=0)

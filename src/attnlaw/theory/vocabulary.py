@@ -8,6 +8,7 @@ import itertools
 from functools import reduce
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from attnlaw._checks import Floats, Real, scalar_or_array, warn_regime
 from attnlaw.laws import Law, MarchenkoPastur
@@ -15,10 +16,11 @@ from attnlaw.laws.outliers import TINY
 from attnlaw.laws.separable import SeparableLaw
 from attnlaw.models import PooledSequences, SequenceMixture, Vocabulary
 from attnlaw.results import Plan, Spike
-from attnlaw.theory.token_noise import mixed_scales, token_sums
+from attnlaw.theory.token_noise import NoiseScales, mixed_scales, token_sums
 from attnlaw.theory.token_spikes import TokenSpike, VocabularySpikes, sign_change
 
 __all__ = [
+    "bulk_law",
     "plan_vocabulary",
     "predict_vocabulary",
     "vocabulary_law",
@@ -124,24 +126,41 @@ def vocabulary_law(model: Pooled, delta: float, gamma: float) -> Law:
     docs/theory/vocabulary.md, "The bulk". The largest rows stay one by one and the others are
     averaged in groups of equal number: `LAW_ROWS` in all, which moves the cdf by about 1e-5.
     """
-    words = _vocabulary(model)
-    rows = np.sort(words.n_tokens * words.frequencies * words.weights**2)
+    words, scales = _vocabulary(model), vocabulary_spikes(model).scales
+    return bulk_law(words.frequencies, words.weights, scales, model.noise_gain, delta, gamma)
+
+
+def bulk_law(
+    frequencies: Floats,
+    importance: Floats,
+    scales: NoiseScales,
+    kappa: float,
+    delta: float,
+    gamma: float,
+    spectrum: ArrayLike = 1.0,
+) -> Law:
+    """Return the law of a vocabulary's bulk whose noise has these eigenvalues."""
+    rows = np.sort(len(frequencies) * frequencies * importance**2)
     head = min(LAW_ROWS // 4, len(rows))
     tail, largest = np.split(rows, [len(rows) - head])
     groups = [g for g in np.array_split(tail, LAW_ROWS - head) if g.size]
     groups += np.split(largest, head)
     means = np.array([g.mean() for g in groups])
     shares = np.array([g.size for g in groups]) / len(rows)
-    used = means > 0
-    shares, means = shares[used] / shares[used].sum(), means[used] * shares[used].sum()
-    scales = vocabulary_spikes(model).scales
+    used = means > 0  # tokens without importance are none
+    total = float(shares[used].sum())
     samples: list[Law] = [
         (q * xi) * MarchenkoPastur(gamma / q)
         for xi, q in zip(scales.atoms, scales.masses, strict=True)
         if q * xi > 1e-9
     ]
-    table = SeparableLaw([1.0], ratio=delta, rows=means, row_weights=shares)
-    bulk: Law = model.noise_gain * (table @ reduce(Law.__add__, samples))
+    table = SeparableLaw(
+        np.atleast_1d(spectrum),
+        ratio=delta / total,
+        rows=means[used] * total,
+        row_weights=shares[used] / total,
+    )
+    bulk: Law = kappa * (table @ reduce(Law.__add__, samples))
     return bulk
 
 
