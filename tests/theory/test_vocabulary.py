@@ -169,6 +169,20 @@ def test_unequal_noise_solves_its_equation(y, gamma):
     assert_allclose(slope, numeric, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
+@pytest.mark.parametrize("seed", range(12))
+def test_overlaps_of_all_outliers_sum_to_one_at_most(seed):
+    """Few tokens, very unequal: most outliers are in gaps, where y may be negative."""
+    rng = np.random.default_rng(seed)
+    words = al.Vocabulary(frequencies=rng.dirichlet(np.full(40, 0.3)) + 1e-6)
+    words = words.with_importance(rng.exponential(size=40) ** 2)
+    ratios = [np.full(4, 10 ** rng.uniform(-1, 1)) for _ in range(2)]
+    spikes = vocabulary_spikes(model(words))
+    found = spikes.spike(np.array([0.3, 1.0, 3.0, 10.0]), *ratios)
+    assert np.all(found.squared_overlap <= found.shared + 0.01)
+    assert np.all(found.shared <= 1.02)  # interpolated, the largest excepted
+
+
 def test_thresholds_are_where_the_overlap_begins():
     words = al.Vocabulary.zipf(4000).with_importance("sif", a=1e-3)
     limit = al.thresholds(model(words)).sample_signal

@@ -44,6 +44,7 @@ __all__ = [
     "token_sums",
 ]
 
+INSIDE = 1e30  # derivative of φ where φ does not exist
 MOST_NODES = 6  # atoms by which the law of ξ is replaced
 
 EXACT = 600  # distinct rows up to which nothing is replaced
@@ -187,26 +188,39 @@ class NoiseScales:
         return float(self.masses @ (self.atoms - 1) ** 2)
 
     def factor(self, y: Floats, gamma: Floats) -> tuple[Floats, Floats]:
-        """Return φ(y) and its derivative in y, for y > 0.
+        """Return φ(y) and its derivative in y.
 
         1/E[ξ/(σ − γξ)] is increasing and concave in σ, so Newton's method climbs to 1/y from any
-        point left of the root: γ + 1/y and γξ + qξ/y of the largest atom are two.
+        point left of the root: γ + 1/y and γξ + qξ/y of the largest atom are two. In gaps of the
+        bulk y may be negative, and σ = −ω of `opposite`; where there is none the derivative is
+        huge, which says that the point lies inside the bulk.
         """
         y, gamma = np.broadcast_arrays(y, gamma)
         if self.is_single:
             return np.asarray(1 + gamma * y), np.array(gamma)
+        right = np.where(y > 0, y, 1.0)
         top = int(np.argmax(self.atoms))
-        own = self.atoms[top] * (gamma + self.masses[top] / y)
-        sigma = np.maximum(gamma + 1 / y, own * (1 + 1e-14))
+        own = self.atoms[top] * (gamma + self.masses[top] / right)
+        sigma = np.maximum(gamma + 1 / right, own * (1 + 1e-14))
         for _ in range(100):
             inverse = 1 / (sigma[..., None] - gamma[..., None] * self.atoms)
             h = inverse @ (self.masses * self.atoms)
             slope = -(inverse**2) @ (self.masses * self.atoms)
-            step = (h - y) * h / (-slope * y)
+            step = (h - right) * h / (-slope * right)
             sigma = sigma + np.maximum(step, 0.0)
             if np.all(step <= 4e-16 * sigma):
                 break
-        return np.asarray(sigma * y), np.asarray(sigma + y / slope)
+        phi, phi_slope = sigma * y, sigma + y / slope
+        left = y < 0
+        if left.any():
+            omega = self.opposite(-y[left], gamma[left])
+            exists = omega > 0
+            omega = np.where(exists, omega, 1.0)
+            inverse = 1 / (omega[..., None] + gamma[left][..., None] * self.atoms)
+            slope = -(inverse**2) @ (self.masses * self.atoms)
+            phi[left] = np.where(exists, -omega * y[left], 1.0)
+            phi_slope[left] = np.where(exists, -omega + y[left] / slope, INSIDE)
+        return np.asarray(phi), np.asarray(phi_slope)
 
     def seen_signal(self, y: Floats, gamma: Floats) -> tuple[Floats, Floats]:
         """Return E[a/(1 − γξ/σ)]/φ, a the signals, and its derivative in y; (1+γy)/φ if a = 1.

@@ -270,7 +270,7 @@ class VocabularySpikes:
             angles = np.cos(np.linspace(0, np.pi, n + 2)[1:-1])
             s = (high + low) / 2 - (high - low) / 2 * angles
             y, slope = self.sums.y(s, np.full(s.shape, delta))
-            is_open = 1 + y + s * slope > 0  # x'(s) > 0
+            is_open = (1 + y + s * slope > 0) & (y > -1)  # x'(s) > 0 and x > 0
             keep = is_open.any(axis=1)
             high, low, s, is_open = high[keep], low[keep], s[keep], is_open[keep]
         return [points[inside] for points, inside in zip(s, is_open, strict=True)]
@@ -297,10 +297,11 @@ class VocabularySpikes:
             overlaps = np.maximum(self.overlap(grid, full, ratio)[1], 0.0)  # 0 inside the bulk
             sign = s - norm[:, None] ** 2 * A[where]
             row, left = np.nonzero((sign[:, :-1] < 0) & (sign[:, 1:] > 0))
-            before, after = sign[row, left], sign[row, left + 1]
-            share = before / (before - after)
-            ends = overlaps[where[row], left], overlaps[where[row], left + 1]
-            zeta = (1 - share) * ends[0] + share * ends[1]
+            ends = A[where[row], left], A[where[row], left + 1]
+            share = _crossing(s[left], s[left + 1], *ends, norm[row] ** 2)
+            before, after = overlaps[where[row], left], overlaps[where[row], left + 1]
+            after = np.where(ends[1] > 0, after, before)  # ζ has no meaning where A < 0
+            zeta = (1 - share) * before + share * after
             spike.shared.flat[cells] += np.bincount(row, zeta, minlength=len(cells))
             order = np.argsort(zeta)  # of several in one cell the largest is written last
             k = order[zeta[order] > best[row[order]]]
@@ -320,6 +321,20 @@ class VocabularySpikes:
         for name, values in found.items():
             getattr(spike, name).flat[cell[better]] = values[better]
         spike.is_detectable.flat[cell[better]] = True
+
+
+def _crossing(
+    low: Floats, high: Floats, at_low: Floats, at_high: Floats, square: Floats
+) -> Floats:
+    """Return the share of the way from low to high at which s/A(s) is about ‖μ‖².
+
+    s/A is smooth at the poles of A; where A changes sign, A/s is interpolated instead.
+    """
+    above = at_high > 0
+    start, end = low / at_low, high / np.where(above, at_high, 1.0)
+    smooth = (square - start) / np.where(end > start, end - start, 1.0)
+    steep = (1 / start - 1 / square) / (1 / start - at_high / high)
+    return np.clip(np.where(above & (end > start), smooth, steep), 0.0, 1.0)
 
 
 def sign_change(
