@@ -6,6 +6,7 @@
 - `separable`: matrices whose rows and columns differ in scale, with hundreds of atoms.
 - `profile`, `free_profile` and the law of both, `profile_law`; `causal_profile` with its law, and
   `causal_equations`: variance profiles, such as those of attention heads.
+- `free_power`: ν ⊠ … ⊠ ν, such as products of layers.
 - `cavity`: matrices with heavy rows, such as heads at large inverse temperatures.
 - `attention_bulk`, `causal`: closed forms of attention heads, without and with a mask.
 - `outliers`: spike → outlier → overlap right of any bulk.
@@ -21,6 +22,7 @@ from attnlaw.laws.causal import CausalLaw
 from attnlaw.laws.causal_profile import CausalProfile, CausalProfileLaw
 from attnlaw.laws.cavity import CavityLaw, HeavyRows
 from attnlaw.laws.classical import Discrete, MarchenkoPastur, Semicircle
+from attnlaw.laws.free_power import FreePower
 from attnlaw.laws.free_profile import FreeProfile
 from attnlaw.laws.law import Atom, Law
 from attnlaw.laws.profile import VarianceProfile
@@ -38,6 +40,7 @@ __all__ = [
     "ClosedFormLaw",
     "Discrete",
     "FreeLaw",
+    "FreePower",
     "FreeProfile",
     "HeavyRows",
     "Law",

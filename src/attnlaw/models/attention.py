@@ -76,6 +76,11 @@ class SelfAttention(Model[AttentionSpectrum]):
         Rotate queries and keys by their positions before they meet (RoPE), with frequencies
         base^{−2k/d_k}, k = 0 … d_k/2 − 1; 10,000 in most models. It matters for given inputs
         alone.
+    depth : int
+        D: the squared singular values of the product of D layers, √n A_⊥ᴰ … √n A_⊥¹, each with
+        weights of its own over the same inputs. Since A_⊥ 1 = 0, that is n^{D/2} times the product
+        Aᴰ … A¹ less its common row (docs/theory/depth.md, "The law"). One head, or a mean of
+        heads, without mask and values.
 
     Examples
     --------
@@ -101,13 +106,14 @@ class SelfAttention(Model[AttentionSpectrum]):
     sink: float = 0.0
     inputs: NDArray[np.float64] | None = None  # X
     rotary_base: float | None = None
+    depth: int = 1  # D
 
     def __post_init__(self) -> None:
         def set_field(name: str, value: object) -> None:
             object.__setattr__(self, name, value)
 
         set_field("n_tokens", count("n_tokens", self.n_tokens, at_least=2))
-        for name in ("head_dimension", "n_heads"):
+        for name in ("head_dimension", "n_heads", "depth"):
             set_field(name, count(name, getattr(self, name)))
         for name in ("value_dimension", "output_dimension"):
             if getattr(self, name) is not None:
@@ -136,6 +142,17 @@ class SelfAttention(Model[AttentionSpectrum]):
         if self.inputs is not None:
             set_field("inputs", self._checked_inputs(self.inputs))
         self._check_positions()
+        if self.depth > 1:
+            if self.causal:
+                raise invalid_argument("causal", "False when depth is above 1", self.causal)
+            if self.value_dimension is not None:
+                raise invalid_argument(
+                    "value_dimension", "None when depth is above 1", self.value_dimension
+                )
+            if self.n_heads > 1 and self.combination != "mean":
+                raise invalid_argument(
+                    "combination", "'mean' when depth is above 1", self.combination
+                )
 
     def _checked_inputs(self, inputs: ArrayLike) -> NDArray[np.float64]:
         X = real_array("inputs", inputs, ndim=2)

@@ -94,9 +94,19 @@ def squared_singular_values(matrix: Floats) -> Floats:
 
 
 def _combined(model: SelfAttention, make: Matrix, rng: np.random.Generator) -> Floats:
+    """Draw all layers over the same inputs, and multiply them."""
+    X = sample_inputs(model, rng)
+    product = _layer(model, make, rng, X)
+    for _ in range(model.depth - 1):
+        product = product @ _layer(model, make, rng, X)
+    return product
+
+
+def _layer(
+    model: SelfAttention, make: Matrix, rng: np.random.Generator, X: Floats | None
+) -> Floats:
     """Draw all heads and combine them, values and output included."""
     n, h = model.n_tokens, model.n_heads
-    X = sample_inputs(model, rng)
     is_mean = model.combination == "mean"
     heads: list[Floats] = []
     for head in range(h):
@@ -207,6 +217,8 @@ def simulate_attention(
         raise invalid_argument(
             "value_dimension", "None to simulate A itself", model.value_dimension
         )
+    if model.depth > 1:
+        raise invalid_argument("depth", "1 to simulate A itself", model.depth)
     _check_dimension(dimension)
     _check_memory(model, n_jobs)
     trial = partial(_measure, model)
@@ -216,7 +228,10 @@ def simulate_attention(
 
 
 def _spectrum(model: SelfAttention, matrix: str, rng: np.random.Generator) -> Floats:
-    return squared_singular_values(_combined(model, MATRICES[matrix], rng))
+    product = _combined(model, MATRICES[matrix], rng)
+    if model.depth > 1:  # values reach down beyond the precision of a Gram matrix
+        return np.asarray(np.linalg.svd(product, compute_uv=False)[::-1] ** 2)
+    return squared_singular_values(product)
 
 
 def _measure(model: SelfAttention, rng: np.random.Generator) -> AttentionSpectrum:

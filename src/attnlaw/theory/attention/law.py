@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from attnlaw._checks import choice, invalid_argument
+from attnlaw._checks import choice, invalid_argument, warn_regime
 from attnlaw._dispatch import answers
 from attnlaw.laws import (
     AttentionBulk,
     CausalLaw,
     CausalProfileLaw,
     Discrete,
+    FreePower,
     Law,
     MarchenkoPastur,
     ProfileLaw,
@@ -101,6 +102,8 @@ def law_of_attention(model: SelfAttention, order: str = "auto") -> Law:
     Several heads: side by side, √(n/h) [A_⊥¹ … A_⊥ʰ] has (θ₂ MP_{φ/h} ⊞ (θ₁−θ₂)) ⊠ MP_{1/h} (P3:
     γ_K = h d_k/n is 1/(φ/h)); their mean has the same with ⊠ MP_1, divided by h. Values and
     output add ⊠ MP_{n/m}, m their number of columns (docs/theory/attention.md, "Several heads").
+    D layers have the law of one to the power D under ⊠ (`FreePower`; docs/theory/depth.md, "The
+    law").
     With an `input_spectrum` there are the orders "first" and "tokens"
     (docs/theory/correlated-inputs.md, "Equations"). A causal head has "first", its limit d_k → ∞
     in closed form, θ₁ times `CausalLaw` (docs/theory/causal-heads.md, "The closed form"), and
@@ -118,6 +121,8 @@ def law_of_attention(model: SelfAttention, order: str = "auto") -> Law:
     1.718281828459
     """
     choice("order", order, ("auto", *ORDERS))
+    if model.depth > 1:
+        return _law_of_product(model, order)
     if model.causal:
         if order != "first":
             warn_outside_regime(model, "tokens")
@@ -141,6 +146,19 @@ def law_of_attention(model: SelfAttention, order: str = "auto") -> Law:
     if scale != 1:
         return _law_of_order(replace(model, inverse_temperature=beta), order) * scale
     return _law_of_order(model, order)
+
+
+def _law_of_product(model: SelfAttention, order: str) -> Law:
+    """Return the law of one layer to the power D: layers over orthonormal inputs are free."""
+    if order == "frozen":
+        raise invalid_argument("order", "another than 'frozen' when depth is above 1", order)
+    if model.input_spectrum is not None or model.inputs is not None:
+        warn_regime(
+            "layers over the same correlated inputs are not free: the distribution of their "
+            "product is off by about 0.05, and its mean by a factor of 2 or more a layer."
+        )
+    layer = law_of_attention(replace(model, depth=1), order)
+    return layer if isinstance(layer, Discrete) else FreePower(layer, model.depth)
 
 
 def _law_of_order(model: SelfAttention, order: str) -> Law:

@@ -67,6 +67,8 @@ def predict_attention(model: SelfAttention, order: str = "auto") -> AttentionSpe
         raise invalid_argument(
             "value_dimension", "None to predict A itself", model.value_dimension
         )
+    if model.depth > 1:
+        raise invalid_argument("depth", "1 to predict A itself", model.depth)
     if model.causal:
         return _predict_causal(model, order)
     model = by_input_spectrum(model)
