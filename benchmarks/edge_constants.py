@@ -4,6 +4,7 @@
    Tracy–Widom law (−1.21 and 1.27) and the rule spread = exp(−3.5 s/λ₊); false alarms at 5 %.
 2. `edge_spacing`: the coefficients c, e and the quantiles of T from Airy points, drawn as the
    largest eigenvalues of the tridiagonal GOE; false alarms at 5 % for several bulks.
+3. `tail_gap`: its mean and spread on tokens, 0 and 1 if its two rules held exactly.
 
     python benchmarks/edge_constants.py [--draws 1000] [--airy 20000]
 """
@@ -21,6 +22,8 @@ from attnlaw.estimators.edge_test import (
     EdgeTest,
     Sizes,
     spacing_p_value,
+    tail_gap,
+    winsorised,
 )
 from attnlaw.laws.tracy_widom import (
     TRACY_WIDOM_MEAN,
@@ -125,6 +128,23 @@ def unknown_law(n_airy: int, n_draws: int) -> None:
             print(f"{name:>24}{d:>5}{np.mean(np.array(p) <= 0.05):>14.1%}")
 
 
+def tail_gaps(n_draws: int) -> None:
+    print("\ntail_gap of tokens, without the largest eigenvalue")
+    print(f"{'d':>5}{'δ':>6}{'γ':>6}{'mean':>8}{'spread':>8}")
+    for delta, gamma in RATIOS[3:]:
+        for d in (30, 100):
+            rng = np.random.default_rng(0)
+            V, N = round(d / delta), round(d / gamma)
+            gaps = []
+            for _ in range(n_draws):
+                values = np.zeros(d)
+                seen = spectrum(d, V, N, rng)
+                values[: len(seen)] = seen
+                test, bulk = winsorised(values[1:], N - 1)
+                gaps.append(tail_gap(bulk, test.sizes))
+            print(f"{d:>5}{delta:>6g}{gamma:>6g}{np.mean(gaps):>8.2f}{np.std(gaps):>8.2f}")
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--draws", type=int, default=1000)
@@ -132,3 +152,4 @@ if __name__ == "__main__":
     options = parser.parse_args()
     known_laws(options.draws)
     unknown_law(options.airy, options.draws)
+    tail_gaps(options.draws // 5)

@@ -7,17 +7,20 @@ the heavy tails. Larger sizes, more settings and other methods: benchmarks/calib
 
 import numpy as np
 import pytest
-from scipy.stats import binom
+from scipy.stats import binom, kstest
 
 from attnlaw.estimators import signal_components
 
 N_SEEDS, LEVEL = 200, 0.05
 
 
-def pooled(rng, d, V, N, *, lengths=None, draw=None):
+CORRELATED = np.linalg.cholesky(0.5 ** np.abs(np.subtract.outer(np.arange(40), np.arange(40)))).T
+
+
+def pooled(rng, d, V, N, *, lengths=None, draw=None, p=None):
     Z = rng.standard_normal((V, d)) if draw is None else draw((V, d))
     n = np.full(N, 8) if lengths is None else lengths
-    ids = rng.integers(V, size=(N, n.max()))
+    ids = rng.choice(V, size=(N, n.max()), p=None if p is None else p / p.sum())
     kept = np.arange(n.max()) < n[:, None]
     return np.einsum("nld,nl->nd", Z[ids], kept) / n[:, None]
 
@@ -38,6 +41,15 @@ SETTINGS = {
     "t3 entries": lambda rng: rng.standard_t(3, (120, 40)),
     "Cauchy rows": lambda rng: rng.standard_normal((90, 30)) * rng.standard_cauchy((90, 1)),
     "unequal lengths": lambda rng: pooled(rng, 40, 80, 100, lengths=rng.integers(2, 30, 100)),
+    "frequencies like a gamma variable": lambda rng: pooled(
+        rng, 40, 160, 120, p=rng.gamma(2.0, size=160)
+    ),
+    "frequent tokens": lambda rng: pooled(rng, 40, 200, 160, p=1 / np.arange(1, 201)),
+    "power law of variances": lambda rng: rng.standard_normal((150, 50)) / np.arange(6, 56) ** 0.5,
+    "correlated columns": lambda rng: rng.standard_normal((120, 40)) @ CORRELATED,
+    "correlated rows": lambda rng: CORRELATED.T @ rng.standard_normal((40, 60)),
+    "binary entries": lambda rng: (rng.random((150, 40)) < 0.05).astype(float),
+    "counts": lambda rng: rng.poisson(0.5, (120, 40)),
     "near-copies of rows": lambda rng: with_copies(rng, pooled(rng, 40, 120, 90)),
 }
 
@@ -62,6 +74,46 @@ def test_false_alarms_are_at_the_nominal_level_or_below(name):
 def test_false_alarms_are_frequent_if_rows_are_not_scaled(name, n_tokens):
     found = alarms(SETTINGS[name], range(20), scale_rows=False, noise="tokens", n_tokens=n_tokens)
     assert binom.sf(found - 1, 20, LEVEL) < 1e-4
+
+
+@pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
+def test_false_alarms_on_frequent_tokens_are_certain_if_tokens_are_taken_to_be_alike():
+    found = alarms(SETTINGS["frequent tokens"], range(20), noise="tokens")
+    assert found == 20
+
+
+@pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
+@pytest.mark.parametrize("name", ["frequent tokens", "table with t5 entries"])
+def test_nearly_all_alarms_on_tokens_that_are_not_alike_come_with_a_note(name):
+    silent = 0
+    for seed in range(150):
+        test = signal_components(SETTINGS[name](np.random.default_rng([seed, 15]))).test
+        silent += bool(test.n_signals and not test.notes)
+    assert silent <= 4
+
+
+@pytest.mark.parametrize(
+    ("noise", "known", "draw"),
+    [
+        ("tokens", {"n_tokens": 160}, lambda rng: pooled(rng, 40, 160, 120)),
+        ("independent", {}, lambda rng: rng.standard_normal((120, 40))),
+        ("general", {}, lambda rng: rng.standard_normal((150, 60)) * np.linspace(0.7, 1.3, 60)),
+    ],
+)
+def test_p_values_are_uniform_under_the_null_that_is_named(noise, known, draw):
+    """Kolmogorov and Smirnov over seeds; the p-values of another size are rejected."""
+    p = [
+        signal_components(
+            draw(np.random.default_rng([s, 16])),
+            noise=noise,
+            scale_rows=False,
+            max_components=1,
+            **known,
+        ).test.p_values[0]
+        for s in range(200)
+    ]
+    assert kstest(p, "uniform").pvalue > 0.001
+    assert kstest(np.square(p), "uniform").pvalue < 1e-6
 
 
 @pytest.mark.slow

@@ -9,8 +9,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import attnlaw as al
-from attnlaw.estimators import SignalComponents, signal_components
-from attnlaw.estimators.rows import copy_groups
+from attnlaw.estimators import SignalComponents, outlier_test, signal_components
+from attnlaw.estimators.rows import copy_groups, equalised
 from attnlaw.simulation import sample_pooled
 
 
@@ -246,10 +246,58 @@ def test_a_null_that_the_data_chose_is_mentioned_when_it_finds_something():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((500, 150)) * (10.0 + np.arange(150)) ** -0.4
     X[:, -1] += 3 * rng.choice([-1.0, 1.0], 500)
-    with pytest.warns(al.RegimeWarning, match="1 components: the bulk has a longer upper tail"):
+    with pytest.warns(
+        al.RegimeWarning, match="1 components: the bulk may have a longer upper tail"
+    ):
         found = signal_components(X)
     assert found.test.noise == "long-tailed"
     assert abs(found.components[0, -1]) > 0.95
+
+
+@pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
+@pytest.mark.parametrize(
+    ("N", "d", "factors"),
+    [(500, 150, [20.0]), (300, 60, [30.0, 20.0]), (50, 100, [40.0]), (40, 10, [9.0])],
+)
+def test_components_that_dominate_the_variance_are_found_alone(N, d, factors):
+    """One or two tokens would explain them; and noise scaled by their scores has heavy tails."""
+    for seed in range(4):
+        X = np.random.default_rng(seed).standard_normal((N, d))
+        X[:, : len(factors)] *= factors
+        assert signal_components(X).test.n_signals == len(factors)
+
+
+def test_rows_may_be_left_out_of_their_norm_along_components():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 80))
+    X[:, 0] *= 50
+    whole, _ = equalised(X, centred=False)
+    rest, _ = equalised(X, centred=False, components=np.eye(80)[:1])
+    spread = [np.std(np.sum(rows[:, 1:] ** 2, axis=1)) for rows in (whole, rest)]
+    means = [np.mean(np.sum(rows[:, 1:] ** 2, axis=1)) for rows in (whole, rest)]
+    assert spread[0] / means[0] > 0.8
+    assert spread[1] / means[1] < 0.05
+
+
+def test_components_carried_by_few_rows_need_a_larger_eigenvalue():
+    """Their eigenvalues fluctuate more than those of Gaussian rows."""
+    X = np.random.default_rng(2).standard_normal((300, 80))
+    X[:, 0] *= 1.5
+    values = np.linalg.eigvalsh(np.cov(X.T))
+    alone = outlier_test(values, n_samples=300).p_values[0]
+    carried = [
+        outlier_test(values, n_samples=300, score_kurtosis=[k]).p_values[0] for k in (3, 5, 99)
+    ]
+    assert carried[0] == alone
+    assert carried[0] < carried[1] < carried[2]
+
+
+@pytest.mark.parametrize("shape", [(5, 2), (4, 30), (30, 3)])
+def test_too_few_eigenvalues_tell_nothing(shape):
+    test = signal_components(np.random.default_rng(0).standard_normal(shape)).test
+    assert test.n_signals == 0
+    assert "cannot tell" in test.notes[0]
+    assert np.all(test.p_values == 1)
 
 
 @pytest.mark.parametrize(

@@ -50,8 +50,7 @@ from attnlaw.diagnostics.tables.inspection import (
     inspect_table,
     noise_law,
 )
-from attnlaw.diagnostics.tables.noise import population_spectrum
-from attnlaw.diagnostics.tables.subsets import SubsetCheck, check_subsets
+from attnlaw.diagnostics.tables.noise import SubsetCheck, check_subsets, population_spectrum
 
 __all__ = [
     "AttentionMaps",

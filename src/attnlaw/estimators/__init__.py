@@ -7,8 +7,7 @@ imported when they are asked for.
 from typing import TYPE_CHECKING, Any
 
 from attnlaw._extras import require
-from attnlaw.estimators.artefacts import Artefact
-from attnlaw.estimators.components import ComponentAnalysis, signal_components
+from attnlaw.estimators.components import Artefact, ComponentAnalysis, signal_components
 from attnlaw.estimators.outliers import OutlierTest, outlier_test
 from attnlaw.estimators.pooling import pool_sequences
 from attnlaw.estimators.pooling_weights import PoolingWeights, learn_pooling_weights

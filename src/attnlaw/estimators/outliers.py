@@ -4,7 +4,8 @@ Derived in docs/theory/signal-components.md, "Fluctuations of the edge".
 """
 
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,23 +17,38 @@ from attnlaw.estimators.edge_test import (
     Sizes,
     spacing_edge,
     spacing_p_value,
+    tail_gap,
+    winsorised,
 )
 from attnlaw.laws import Law, MarchenkoPastur
 from attnlaw.results import Record
 
-__all__ = ["NOISES", "OutlierTest", "outlier_test"]
+__all__ = ["NOISES", "OutlierTest", "n_dominant", "outlier_test"]
 
 NOISES = ("auto", "tokens", "independent", "spectrum", "general", "long-tailed")
-EXPONENTS = {"general": 0.5, "long-tailed": 1.0}  # of λ in the spacings, see `spacing_p_value`
+EXPONENTS = {"general": (0.5,), "long-tailed": (1.0, 2.0)}  # of λ in the spacings
 SHOWN_BEYOND = 4  # p-values reported after the first that is not significant
 LOOK_AHEAD = 10  # eigenvalues behind which a close group of outliers may end
-TRACY_WIDOM_95 = 0.98  # quantile
-CLEAR_OUTLIER = 8.0  # units beyond the edge, left out when the bulk is compared with its law
-LEAST_GAP, GAP_SLOPE = -0.35, 2.25  # gap −.35 − 2.25 δ of a bulk that tokens are taken to explain
+CLEAR_OUTLIER = 15.0  # units beyond the edge, left out when the tail of the bulk is looked at
+DOMINANT = 0.2  # share of the trace
+LEAST_TOLD = 4  # eigenvalues from which V and an outlier can be told apart
+LEAST_BULK = 8  # eigenvalues below the one in question from which a tail can be told
+IN_DOUBT, LONG = 1.0, 3.0  # standard deviations of the tail gap at which the null is widened
+MOST_DOUBT = 8.0  # beyond it, the comparison with the eigenvalues below decides alone
+WIDENING = 2.5  # units of the edge's fluctuations for each of them
 LONG_TAIL = (
-    "the bulk has a longer upper tail than equally frequent tokens make, so that each eigenvalue "
-    "was compared with those below it; if tokens differ in frequency, the frequent ones can be "
-    "such components: pass token_frequencies."
+    "the bulk may have a longer upper tail than tokens alike make, and the edge was widened for "
+    "it; if tokens differ in frequency, the frequent ones can be such components: pass "
+    "token_frequencies."
+)
+TOKENS_ALIKE = (
+    "they stand out if all tokens are alike, but not from the eigenvalues below them alone; a "
+    "token that is more frequent or longer than the rest can be such a component: pass "
+    "token_frequencies."
+)
+TOO_FEW = (
+    "fewer than four eigenvalues above 0 cannot tell an unknown number of tokens from a signal: "
+    "pass n_tokens."
 )
 
 
@@ -73,6 +89,7 @@ def outlier_test(
     centred: bool = True,
     level: float = 0.05,
     max_signals: int | None = None,
+    score_kurtosis: ArrayLike | None = None,
 ) -> OutlierTest:
     r"""Test the leading eigenvalues of a sample covariance against the noise they come from.
 
@@ -92,8 +109,8 @@ def outlier_test(
           spacings of those below it;
         - "long-tailed": the same for spectra without a sharp edge, with less power;
         - "auto": what the other arguments say; otherwise "tokens" with V from the bulk, which
-          includes white noise, unless the upper tail of the bulk is longer than tokens make it:
-          then "long-tailed", and `notes` says so.
+          includes white noise. The more the bulk looks as if its upper tail were longer than
+          tokens make it, the wider the edge, up to "long-tailed"; `notes` says so.
     n_tokens : int, optional
         Number V of tokens in the table. Left out, it is read off the second moment of the bulk,
         m₂/m₁² = 1 + δ + γ, which at δ=.5, γ=.4 finds V to within ±9 tokens; eigenvalues beyond
@@ -108,6 +125,9 @@ def outlier_test(
         Probability of a single false outlier, between 0 and 1.
     max_signals : int, optional
         Most outliers to look for; half of the smaller size by default.
+    score_kurtosis : array, optional
+        Of the rows' scores along the leading eigenvectors, E s⁴/(E s²)². Components carried by
+        few rows have a large one, and their eigenvalues fluctuate more.
 
     Returns
     -------
@@ -142,44 +162,65 @@ def outlier_test(
     most = max(1, (rank - 1) // 2)
     if max_signals is not None:
         most = min(most, count("max_signals", max_signals, at_least=0))
-    null = _Nulls(values, N, centred, n_tokens, token_frequencies, noise_spectrum)
-    kind = null.chosen(choice("noise", noise, NOISES))
+    nulls = _Nulls(values, N, centred, n_tokens, token_frequencies, noise_spectrum)
+    kind = nulls.known(choice("noise", noise, NOISES))
     if kind in EXPONENTS:
-        return _by_spacings(values, N, rank, level, most, kind, chosen=noise == "auto")
-
+        if rank < SPACINGS + 2:
+            words = f"at least {SPACINGS + 2} that are not zero when noise={kind!r}"
+            raise invalid_argument("eigenvalues", words, rank)
+        most = min(most, rank - SPACINGS - 1)
+    heavy = np.ones(0) if score_kurtosis is None else np.asarray(score_kurtosis, dtype=float)
+    steps: list[_Step] = []
     p_values: list[float] = []
     n_signals, running = 0, True
-    while len(p_values) <= most and (running or len(p_values) < n_signals + 1 + SHOWN_BEYOND):
-        k = len(p_values)
-        if k >= rank - 1:
+    while len(steps) <= most and (running or len(steps) < n_signals + 1 + SHOWN_BEYOND):
+        k = len(steps)
+        if k >= rank - 1 or (kind in EXPONENTS and k > rank - SPACINGS - 1):
             break
-        test, noise_level = null.test(kind, k)
-        p = test.p_value(values[k] / noise_level)
-        p_values.append(max(p, *p_values[-1:]) if p_values else p)
-        running = running and p <= level and k < most
+        step = nulls.step(kind, k, kurtosis=float(heavy[k]) if k < len(heavy) else 3.0)
+        steps.append(step)
+        p_values.append(max(step.p_value, *p_values[-1:]) if p_values else step.p_value)
+        running = running and p_values[-1] <= level and k < most
         n_signals += running
-    test, noise_level = null.test(kind, n_signals)
-    outliers = [test.outlier(float(v) / noise_level) for v in values[:n_signals]]
-    scaled = noise_level * np.array([o[:2] for o in outliers]).reshape(-1, 2)
+    last = steps[min(n_signals, len(steps) - 1)] if steps else nulls.step(kind, 0)
+    notes = []
+    if any(step.widened for step in steps[: n_signals + 1]):
+        notes.append(LONG_TAIL)
+    elif kind == "auto" and rank < LEAST_TOLD:
+        notes.append(TOO_FEW)
+    elif kind == "auto" and n_signals and nulls.spacing_p_value("long-tailed", 0) > level:
+        notes.append(TOKENS_ALIKE)
     return OutlierTest(
         eigenvalues=values,
         n_signals=n_signals,
         p_values=np.array(p_values),
-        bulk_edge=noise_level * test.edge,
-        noise_level=noise_level,
-        noise=kind,
-        vocab_ratio=d / test.sizes.n_tokens,
+        noise=last.noise,
         sample_ratio=d / N,
-        misfit=null.misfit(kind, n_signals),
-        population_eigenvalues=scaled[:, 0],
-        shrunken_eigenvalues=scaled[:, 1],
-        squared_overlaps=np.array([o.squared_overlap for o in outliers]),
-        spike_ratios=np.array([o.strength for o in outliers]),
-        spike_ratio_errors=np.array([o.slope for o in outliers])
-        * values[:n_signals]
-        / noise_level
-        * np.sqrt(2 / N),
+        notes=tuple(notes),
+        **nulls.described(last, n_signals),
     )
+
+
+def n_dominant(eigenvalues: Floats, n_samples: int) -> int:
+    """Return the number of leading eigenvalues that are clear outliers with a fifth of the trace.
+
+    Examples
+    --------
+    >>> n_dominant(np.append([9.0, 6.0], np.linspace(1.5, 0.5, 30)), 200)
+    2
+    """
+    if min(len(eigenvalues), n_samples) < 4:
+        return 0
+    n = _Nulls(eigenvalues, n_samples, False, None, None, None).n_clear
+    return n if eigenvalues[:n].sum() > DOMINANT * eigenvalues.sum() else 0
+
+
+class _Step(NamedTuple):
+    """One eigenvalue against its null."""
+
+    p_value: float
+    noise: str
+    widened: float  # units by which the edge was moved outwards; infinite for "long-tailed"
 
 
 class _Nulls:
@@ -194,7 +235,7 @@ class _Nulls:
         token_frequencies: ArrayLike | None,
         noise_spectrum: ArrayLike | None,
     ) -> None:
-        self.values, self.centred = values, centred
+        self.values, self.centred, self.n_rows = values, centred, n_samples
         self.n_samples = n_samples - centred
         self.frequencies: Any = (1.0,)
         self.spectrum: Any = None
@@ -206,8 +247,8 @@ class _Nulls:
             self.spectrum = _positive("noise_spectrum", noise_spectrum)
         self.n_tokens = None if n_tokens is None else count("n_tokens", n_tokens, at_least=2)
 
-    def chosen(self, noise: str) -> str:
-        """Return the null asked for; for "auto", the narrowest that the bulk does not contradict.
+    def known(self, noise: str) -> str:
+        """Return the null asked for; for "auto", the one that is known, if any.
 
         "independent" is never taken: "tokens" holds it as V → ∞, and the difference between the
         two decides about the edge long before it is seen in the bulk.
@@ -218,9 +259,36 @@ class _Nulls:
             return noise
         if self.spectrum is not None:
             return "spectrum"
-        if self.n_tokens is not None or min(len(self.values), self.n_samples) < 2 * SPACINGS:
-            return "tokens"
-        return "tokens" if self._fits_tokens() else "long-tailed"
+        return "auto" if self.n_tokens is None else "tokens"
+
+    def step(self, kind: str, k: int, *, kurtosis: float = 3.0) -> _Step:
+        """Compare eigenvalue k with noise, the k before it being outliers."""
+        if kind in EXPONENTS:
+            return _Step(self.spacing_p_value(kind, k), kind, 0.0)
+        if kind == "auto" and min(len(self.values), self.n_samples) - k < LEAST_TOLD:
+            return _Step(1.0, "tokens", 0.0)
+        test, level = self.test(kind, k)
+        ratio = float(self.values[k]) / level
+        if kind != "auto":
+            return _Step(test.p_value(ratio, kurtosis=kurtosis), kind, 0.0)
+        gap = self.tail_gap(k)
+        widened = WIDENING * float(np.clip(-gap - IN_DOUBT, 0, MOST_DOUBT))
+        p = test.p_value(ratio, widened=widened, kurtosis=kurtosis)
+        if gap >= -LONG or min(len(self.values) - k, self.n_samples) < 2 * SPACINGS:
+            return _Step(p, "tokens", widened)
+        return _Step(max(p, self.spacing_p_value("long-tailed", k)), "long-tailed", np.inf)
+
+    def spacing_p_value(self, kind: str, k: int) -> float:
+        """Compare eigenvalue k with the spacings of those below it; 1 if these are too few.
+
+        A close group of outliers is seen by its last member.
+        """
+        rank = min(len(self.values), self.n_samples)
+        each = [
+            max(spacing_p_value(self.values[j : j + SPACINGS + 1], e) for e in EXPONENTS[kind])
+            for j in range(k, min(k + LOOK_AHEAD, rank - SPACINGS))
+        ]
+        return min([1.0, *each[:1], *(LOOK_AHEAD * p for p in each[1:])])
 
     def test(self, kind: str, n_outliers: int) -> tuple[EdgeTest, float]:
         """Return the test of the next eigenvalue, and the noise level, after so many outliers."""
@@ -230,71 +298,82 @@ class _Nulls:
             test = EdgeTest(Sizes(d, self.n_samples))
         elif kind == "spectrum":
             test = EdgeTest(Sizes(d, self.n_samples), spectrum=tuple(self.spectrum))
-        elif self.n_tokens:
+        elif self.n_tokens and kind != "auto":
             sizes = Sizes(d, self.n_samples, self.n_tokens - self.centred)
             test = EdgeTest(sizes, frequencies=tuple(self.frequencies))
         else:
-            test, bulk = self._winsorised(values[n_outliers:])
+            test, bulk = winsorised(values[n_outliers:], self.n_samples)
             values = np.concatenate([values[:n_outliers], bulk])
         return test, test.noise_level(values, n_outliers)
 
-    def _winsorised(self, bulk: Floats) -> tuple[EdgeTest, Floats]:
-        """Return the test with V from the bulk, its leading eigenvalues cut at their expectation.
+    def tail_gap(self, k: int) -> float:
+        """Return `edge_test.tail_gap` of the eigenvalues after k, and after clear outliers."""
+        n_left_out = max(k, self.n_clear) + 1
+        bulk, n_samples = self.values[n_left_out:], self.n_samples - n_left_out
+        if min(len(bulk), n_samples) < LEAST_BULK:
+            return 0.0
+        test, cut = winsorised(bulk, n_samples)
+        return tail_gap(cut, test.sizes)
 
-        A spike of any strength then moves V̂ by no more than an eigenvalue at the edge does.
-        """
-        movable = max(len(bulk) // 4, 1)
-        least = bulk[min(movable, len(bulk) - 1)]
-        cut = bulk
-        for _ in range(12):
-            test = EdgeTest(Sizes(len(bulk), self.n_samples, self._tokens_in(cut)))
-            cap = float(cut.mean()) * (test.edge + TRACY_WIDOM_95 * test.unit)
-            before, cut = cut, np.minimum(bulk, max(cap, least))
-            if abs(before[0] - cut[0]) <= 1e-4 * cut[0]:
-                break
-        return test, cut
+    @cached_property
+    def n_clear(self) -> int:
+        """Number of leading eigenvalues far beyond the edge that fits those below them."""
+        for k in range(min(len(self.values), self.n_samples) // 4):
+            test, bulk = winsorised(self.values[k + 1 :], self.n_samples - k - 1)
+            if self.values[k] <= bulk.mean() * (test.edge + CLEAR_OUTLIER * test.unit):
+                return k
+        return 0
 
-    def _tokens_in(self, bulk: Floats) -> float:
-        """Return V from m₂/m₁² = 1 + (d+1)/N + (d+1)/V, exact in the mean for Gaussian noise."""
-        d = len(bulk)
-        excess = float(np.mean(bulk**2) / np.mean(bulk) ** 2 - 1 - (d + 1) / self.n_samples)
-        return (d + 1) / max(excess, 1e-3 * (d + 1) / self.n_samples)
+    def described(self, step: _Step, n_outliers: int) -> dict[str, Any]:
+        """Return what the null that was used says of the noise and of the outliers."""
+        if step.noise in EXPONENTS:
+            return self._by_bulk(step.noise, n_outliers)
+        test, level = self.test("auto" if self.n_tokens is None else step.noise, n_outliers)
+        if step.noise in ("independent", "spectrum"):
+            test, level = self.test(step.noise, n_outliers)
+        values = self.values[:n_outliers]
+        outliers = [test.outlier(float(v) / level) for v in values]
+        scaled = level * np.array([o[:2] for o in outliers]).reshape(-1, 2)
+        slopes = np.array([o.slope for o in outliers])
+        return {
+            "bulk_edge": level * (test.edge + step.widened * test.unit),
+            "noise_level": level,
+            "vocab_ratio": len(self.values) / test.sizes.n_tokens,
+            "misfit": self._misfit(test, level, step.noise, n_outliers),
+            "population_eigenvalues": scaled[:, 0],
+            "shrunken_eigenvalues": scaled[:, 1],
+            "squared_overlaps": np.array([o.squared_overlap for o in outliers]),
+            "spike_ratios": np.array([o.strength for o in outliers]),
+            "spike_ratio_errors": slopes * values / level * np.sqrt(2 / self.n_rows),
+        }
 
-    def _fits_tokens(self) -> bool:
-        r"""Return whether the bulk has no longer an upper tail than equally frequent tokens have.
+    def _by_bulk(self, kind: str, n_outliers: int) -> dict[str, Any]:
+        """Return the same with the bulk as it is in place of a law."""
+        d = len(self.values)
+        signals, bulk = self.values[:n_outliers], self.values[n_outliers:]
+        gamma, level = d / self.n_rows, float(bulk.mean())
+        # y = ∫ x ν(dx)/(λ−x) and its derivative, over the bulk
+        y = np.array([np.sum(bulk / (v - bulk)) for v in signals]) / d
+        slope = -np.array([np.sum(bulk / (v - bulk) ** 2) for v in signals]) / d
+        gain = 1 + gamma * y
+        population = signals / gain
+        derivative = 1 / gain - gamma * signals * slope / gain**2  # dℓ/dλ
+        return {
+            "bulk_edge": spacing_edge(bulk[: SPACINGS + 1], EXPONENTS[kind][0]),
+            "noise_level": level,
+            "vocab_ratio": 0.0,
+            "misfit": float("nan"),
+            "population_eigenvalues": population,
+            "shrunken_eigenvalues": signals / gain**2,
+            "squared_overlaps": np.clip(1 / (gain * derivative), 0, 1),
+            "spike_ratios": population / level - 1,
+            "spike_ratio_errors": derivative * signals / level * np.sqrt(2 / self.n_rows),
+        }
 
-        The statistic is R = d [∫ dF(λ)/(λ+.3) − G(−.3)], between the bulk and the tokens' law of
-        the same first two moments, and a longer tail makes it negative. Its mean on tokens is 0
-        to 0.5 and its spread about 0.2 + 1.2 δ at any size; a spike takes up to 1 from it.
-        """
-        from scipy.optimize import brentq
-
-        n_clear, most = 0, len(self.values) // 4
-        while n_clear < most:
-            rest = self.values[n_clear + 1 :]
-            test = EdgeTest(Sizes(len(rest), self.n_samples, self._tokens_in(rest)))
-            if self.values[n_clear] <= rest.mean() * (test.edge + CLEAR_OUTLIER * test.unit):
-                break
-            n_clear += 1
-        test, bulk = self._winsorised(self.values[n_clear:])
-        d, z = len(bulk), 0.3
-        delta, gamma = d / test.sizes.n_tokens, d / self.n_samples
-
-        def transform(nu: float) -> float:
-            """ν ∫ MP_δ(dx)/(x+ν)."""
-            a = nu + 1 - delta
-            return float(-a + np.sqrt(a * a + 4 * delta * nu)) / (2 * delta)
-
-        # MP_δ ⊠ MP_γ at −z is MP_δ at −ν:  z = ν (1 − γ (1 − νg(ν)))
-        nu = brentq(lambda q: q * (1 - gamma * (1 - transform(q))) - z, z, z + 3 * gamma + 1)
-        gap = d * (np.mean(1 / (bulk / bulk.mean() + z)) - transform(nu) / z)
-        return bool(gap >= LEAST_GAP - GAP_SLOPE * delta)
-
-    def misfit(self, kind: str, n_outliers: int) -> float:
+    def _misfit(self, test: EdgeTest, level: float, kind: str, n_outliers: int) -> float:
         """Return the KS distance between the bulk and its law."""
         if kind == "spectrum" or len(self.frequencies) > 1:
             return float("nan")
-        test, level = self.test(kind, n_outliers)
         sizes = test.sizes
         law: Law = MarchenkoPastur(sizes.dimension / sizes.n_samples)
         if kind == "tokens":
@@ -310,47 +389,3 @@ def _positive(argument: str, value: ArrayLike) -> Floats:
     if array.size == 0 or array.min() < 0 or array.max() == 0:
         raise invalid_argument(argument, "not negative, and not all zero", array)
     return array
-
-
-def _by_spacings(
-    values: Floats, N: int, rank: int, level: float, most: int, kind: str, *, chosen: bool
-) -> OutlierTest:
-    """Compare each eigenvalue with the spacings of those that follow it."""
-    d, exponent = len(values), EXPONENTS[kind]
-    if rank < SPACINGS + 2:
-        words = f"at least {SPACINGS + 2} that are not zero when noise={kind!r}"
-        raise invalid_argument("eigenvalues", words, rank)
-    most = min(most, rank - SPACINGS - 1)
-    last = min(most + SHOWN_BEYOND + LOOK_AHEAD, rank - SPACINGS)
-    windows = [values[k : k + SPACINGS + 1] for k in range(last)]
-    alone = np.array([spacing_p_value(window, exponent) for window in windows])
-    together = np.append(alone, np.ones(LOOK_AHEAD))
-    later = [LOOK_AHEAD * together[k + 1 : k + LOOK_AHEAD].min() for k in range(last)]
-    each = np.minimum(alone, later)  # a close group of outliers is seen by its last member
-    n_signals = int(np.argmax(np.append(each[:most] > level, True)))
-    p_values = np.maximum.accumulate(each[: n_signals + 1 + SHOWN_BEYOND])
-    bulk, signals = values[n_signals:], values[:n_signals]
-    gamma, noise_level = d / N, float(bulk.mean())
-    # y = ∫ x ν(dx)/(λ−x) and its derivative, over the bulk as it is
-    y = np.array([np.sum(bulk / (v - bulk)) for v in signals]) / d
-    slope = -np.array([np.sum(bulk / (v - bulk) ** 2) for v in signals]) / d
-    gain = 1 + gamma * y
-    population = signals / gain
-    derivative = 1 / gain - gamma * signals * slope / gain**2  # dℓ/dλ
-    return OutlierTest(
-        eigenvalues=values,
-        n_signals=n_signals,
-        p_values=p_values,
-        bulk_edge=spacing_edge(values[n_signals : n_signals + SPACINGS + 1], exponent),
-        noise_level=noise_level,
-        noise=kind,
-        vocab_ratio=0.0,
-        sample_ratio=gamma,
-        misfit=float("nan"),
-        population_eigenvalues=population,
-        shrunken_eigenvalues=signals / gain**2,
-        squared_overlaps=np.clip(1 / (gain * derivative), 0, 1),
-        spike_ratios=population / noise_level - 1,
-        spike_ratio_errors=derivative * signals / noise_level * np.sqrt(2 / N),
-        notes=(LONG_TAIL,) if chosen else (),
-    )

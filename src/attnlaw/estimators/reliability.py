@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw._checks import Floats, Random, count, invalid_argument, random_generator, real
-from attnlaw.estimators.components import checked_rows
-from attnlaw.estimators.rows import copy_groups, sample_spectrum
+from attnlaw.estimators.rows import checked_rows, copy_groups, sample_spectrum
 from attnlaw.results import Record
 
 __all__ = ["ReliableComponents", "predicted_variances", "reliable_components"]

@@ -5,20 +5,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
 from scipy.special import betainc
 
-from attnlaw._checks import Floats
+from attnlaw._checks import Floats, invalid_argument, real_array
 from attnlaw.data.covariance import CovarianceAccumulator
 
 __all__ = [
     "SampleSpectrum",
     "before_scaling",
+    "checked_rows",
     "copy_groups",
     "equalised",
     "mean_and_varying",
+    "norm_dispersion",
     "row_blocks",
+    "row_lengths",
     "sample_spectrum",
 ]
 
@@ -29,6 +32,31 @@ ALL_PAIRS = 4096  # rows up to which every pair is compared
 MEDIAN_ROWS = 4000  # from which the spatial median is computed
 SHORT_ROW = 0.5  # of the median norm: shorter rows say more of the centre's error than of C
 MEDIAN_STEPS = 20  # of Weiszfeld's iteration
+
+
+def checked_rows(pooled: Any) -> NDArray[Any]:
+    """Return rows of finite float32 or float64 numbers."""
+    X = np.asarray(pooled)
+    if X.ndim != 2 or X.dtype.kind not in "fiu":
+        raise invalid_argument("pooled", "an array of real numbers with 2 axes", X)
+    if X.dtype not in (np.float32, np.float64):
+        X = X.astype(np.float64)
+    if not all(np.isfinite(block).all() for block in row_blocks(X)):
+        raise invalid_argument("pooled", "finite", "NaN or infinity")
+    return X
+
+
+def row_lengths(lengths: ArrayLike | None, tokens: Any, n_rows: int) -> Floats | None:
+    """Return the number of tokens in each row, from either argument; None if all are equal."""
+    if lengths is None and tokens is None:
+        return None
+    if lengths is None:
+        found = real_array("tokens", np.sum(tokens >= 0, axis=1))
+    else:
+        found = real_array("lengths", lengths, ndim=1)
+    if found.shape != (n_rows,) or found.min(initial=1) <= 0:
+        raise invalid_argument("lengths", f"of shape ({n_rows},) and above 0", found)
+    return found
 
 
 @dataclass(frozen=True)
@@ -105,7 +133,11 @@ def row_blocks(rows: NDArray[Any]) -> Iterator[NDArray[Any]]:
 
 
 def equalised(
-    rows: NDArray[Any], *, centred: bool, lengths: Floats | None = None
+    rows: NDArray[Any],
+    *,
+    centred: bool,
+    lengths: Floats | None = None,
+    components: Floats | None = None,
 ) -> tuple[NDArray[Any], Floats]:
     """Return rows scaled to the same variance about their centre, and that centre.
 
@@ -119,6 +151,9 @@ def equalised(
         every row is scaled to the same norm about the spatial median, which needs no moments of
         the norms; rows below half the median norm are scaled as those of half that norm. In high
         dimension the direction of a row keeps all that its covariance has to say.
+    components : array of shape (k, d), optional
+        Unit vectors along which rows are left out of their norm: beside a component that dominates
+        the variance, the noise would be scaled by its scores.
 
     Returns
     -------
@@ -136,9 +171,8 @@ def equalised(
         for block, weight in zip(row_blocks(rows), row_blocks(lengths[:, None]), strict=False):
             centre += (block * weight).sum(axis=0)
         centre /= lengths.sum()
-    squares = np.concatenate(
-        [np.sum((block - centre) ** 2, axis=1, dtype=np.float64) for block in row_blocks(rows)]
-    )
+    along = np.zeros((0, d)) if components is None else components
+    squares = np.concatenate([_residual_squares(b - centre, along) for b in row_blocks(rows)])
     tiny = np.finfo(float).tiny
     if lengths is None:
         norms = np.sqrt(squares)
@@ -150,6 +184,28 @@ def equalised(
     np.subtract(rows, centre, out=scaled, casting="same_kind")
     scaled *= factors[:, None].astype(rows.dtype)
     return scaled, centre
+
+
+def _residual_squares(block: NDArray[Any], components: Floats) -> Floats:
+    """Return squared norms of rows orthogonally to the components."""
+    total = np.sum(block**2, axis=1, dtype=np.float64)
+    return np.asarray(np.maximum(total - np.sum((block @ components.T) ** 2, axis=1), 0.0))
+
+
+def norm_dispersion(rows: NDArray[Any], centre: Floats) -> float:
+    """Return the variance of squared norms over that of Gaussian rows, 2 tr C²/(tr C)².
+
+    tr C²/(tr C)² is the mean of cos² over pairs of different rows.
+    """
+    few = rows[:: -(-len(rows) // 1000)].astype(np.float64) - centre
+    squares = np.sum(few**2, axis=1)
+    if len(few) < 30 or not squares.all():
+        return 1.0
+    products = few @ few.T
+    cosines = products**2 / np.outer(squares, squares)
+    n = len(few)
+    expected = 2 * float(np.sum(cosines) - n) / (n * (n - 1))
+    return float(squares.var() / squares.mean() ** 2 / expected)
 
 
 def before_scaling(values: Floats, n_samples: int) -> Floats:

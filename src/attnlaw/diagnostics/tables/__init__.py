@@ -2,6 +2,6 @@
 
 ``inspection`` writes the report (`inspect_table`): outliers, the tokens that load on them, notes
 and a verdict. ``noise`` estimates the population spectrum and the row lengths behind the bulk
-(`population_spectrum`), ``subsets`` predicts the spectrum of some rows from all the others, the
-held-out check (`check_subsets`).
+(`population_spectrum`), and predicts the spectrum of some rows from all the others, the held-out
+check (`check_subsets`).
 """

@@ -9,8 +9,13 @@ from numpy.typing import NDArray
 from attnlaw._checks import Floats, Random, count, invalid_argument, random_generator
 from attnlaw.data.covariance import pooled_covariance
 from attnlaw.data.readers import EmbeddingTable
-from attnlaw.diagnostics.tables.noise import population_spectrum, row_scales, scale_atoms
-from attnlaw.diagnostics.tables.subsets import SubsetCheck, check_subsets
+from attnlaw.diagnostics.tables.noise import (
+    SubsetCheck,
+    check_subsets,
+    population_spectrum,
+    row_scales,
+    scale_atoms,
+)
 from attnlaw.estimators.outliers import outlier_test
 from attnlaw.laws.separable import SeparableLaw
 
