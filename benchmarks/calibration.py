@@ -22,6 +22,7 @@ import argparse
 import sys
 import warnings
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 from optht import optht
@@ -126,8 +127,10 @@ def tf_idf(n_words: int, n_texts: int, length: int) -> Callable[[np.random.Gener
 def permuted_table(name: str, N: int) -> Callable[[np.random.Generator], Rows]:
     """Rows of a real table, every column permuted by itself."""
 
+    load = cache(lambda: example_table(name).vectors)
+
     def draw(rng: np.random.Generator) -> Rows:
-        table = example_table(name).vectors
+        table = load()
         return rng.permuted(table[rng.integers(len(table), size=N)].astype(float), axis=0), {}
 
     return draw
@@ -239,7 +242,7 @@ def ours(name: str, X: np.ndarray, known: dict) -> tuple[int, bool]:
         arguments["tokens"] = known["ids"]
     elif name.endswith("known"):
         arguments["lengths"] = known["lengths"]
-    test = al.signal_components(X, **arguments).test
+    test = al.signal_components(X, max_components=1, **arguments).test
     return test.n_signals, bool(test.notes)
 
 
