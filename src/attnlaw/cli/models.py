@@ -35,6 +35,9 @@ __all__ = ["attention", "classes", "mixture", "multi_head"]
 
 Sampling = Literal["token", "gaussian"]
 
+HOW = ("dimension", "trials", "seed", "jobs", "as_csv", "as_json")
+"""Options that say how a model is simulated and shown; the others describe it."""
+
 CLASSES_EPILOG = """\b
 Examples:
   attnlaw classes "2,0; 0,1; -1,-1" --shares 0.2,0.3,0.5
@@ -75,13 +78,7 @@ def classes(
     sample_ratio: Any,
     weights: str,
     sampling: Sampling,
-    dimension: int | None,
-    trials: int,
-    seed: int,
-    jobs: int,
-    as_csv: bool,
-    as_json: bool,
-    **correlation: Any,
+    **others: Any,
 ) -> None:
     """Predict outliers, overlaps and thresholds of several classes.
 
@@ -89,6 +86,7 @@ def classes(
     overlaps say how much of each class mean the eigenvectors of the outliers hold.
     """
     given = pooling_weights(weights)
+    how = {name: others.pop(name) for name in HOW}
     model = al.PooledClasses(
         vocab_ratio=vocab_ratio,
         sample_ratio=sample_ratio,
@@ -96,16 +94,13 @@ def classes(
         class_shares=None if shares is None else numbers("shares", shares),
         noise_spectrum=None if noise_spectrum is None else numbers("spectrum", noise_spectrum),
         signal_scale=signal_scale,
-        correlation=correlation_from(**correlation, weights=given),
+        correlation=correlation_from(**others, weights=given),
         weights=given,
         sampling=sampling,
     )
     names = ("vocab_ratio", "sample_ratio", "signal_scale", "n_classes", "shares", "snr")
     described = {name: getattr(model, name) for name in names}
-    _answer(
-        model, described | {"weights": model.weights}, "means ×", signal_scale,
-        dimension=dimension, trials=trials, seed=seed, jobs=jobs, as_csv=as_csv, as_json=as_json,
-    )  # fmt: skip
+    _answer(model, described | {"weights": model.weights}, "means ×", signal_scale, **how)
 
 
 MIXTURE_EPILOG = """\b
@@ -209,22 +204,17 @@ def multi_head(
     sample_ratio: Any,
     signal_norm: Any,
     sampling: Sampling,
-    dimension: int | None,
-    trials: int,
-    seed: int,
-    jobs: int,
-    as_csv: bool,
-    as_json: bool,
-    **correlation: Any,
+    **others: Any,
 ) -> None:
     """Predict sequences that are pooled by several heads at once, side by side."""
     weights: Any = [pooling_weights(head, "head") for head in heads]
     lengths = [w for w in weights if not isinstance(w, str)]
+    how = {name: others.pop(name) for name in HOW}
     model = al.MultiHeadPooling(
         vocab_ratio=vocab_ratio,
         sample_ratio=sample_ratio,
         signal_norm=signal_norm,
-        correlation=correlation_from(**correlation, weights=lengths[0] if lengths else ""),
+        correlation=correlation_from(**others, weights=lengths[0] if lengths else ""),
         weights=weights,
         sampling=sampling,
     )
@@ -232,10 +222,7 @@ def multi_head(
     described = {name: getattr(model, name) for name in names}
     described |= {"heads": heads, "signal_gains": model.signal_gains}
     described |= {"noise_gains": model.noise_gains}
-    _answer(
-        model, described, "‖μ‖ =", signal_norm, dimension=dimension, trials=trials, seed=seed,
-        jobs=jobs, as_csv=as_csv, as_json=as_json,
-    )  # fmt: skip
+    _answer(model, described, "‖μ‖ =", signal_norm, **how)
 
 
 ATTENTION_EPILOG = """\b

@@ -24,6 +24,7 @@ __all__ = [
     "model_code",
     "model_from",
     "numbers_text",
+    "trial_controls",
     "vocabulary_code",
     "vocabulary_from",
     "weights_code",
@@ -129,6 +130,21 @@ VOCABULARY = (
         default=-3.0, lowest=-6, highest=0, step=0.1, shown_if=("importance", ("sif",)),
     ),
 )  # fmt: skip
+
+
+def trial_controls(name: str, label: str, default: int, highest: int) -> tuple[Control, Control]:
+    """Return the controls of a simulation: how many trials, and the seed."""
+    count, seed = (
+        Control(
+            name=key, label=words, kind="whole", section="Simulation", default=value, lowest=low,
+            highest=high, step=1,
+        )
+        for key, words, value, low, high in (
+            (name, label, default, 1, highest), ("seed", "Seed", 0, 0, 1000),
+        )
+    )  # fmt: skip
+    return count, seed
+
 
 WEIGHT_NAMES = {
     "mean": "mean: all alike",

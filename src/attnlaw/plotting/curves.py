@@ -42,13 +42,9 @@ def plot_alignment(
     observed : Spike, or several by label, optional
         What `simulate` returned for the same models: markers with two standard errors.
     ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
+        Where to draw, and what is returned; a new figure by default.
     over : "signal_norm", "vocab_ratio" or "sample_ratio"
         The field that holds an array.
-
-    Returns
-    -------
-    matplotlib Axes
 
     Examples
     --------
@@ -100,11 +96,7 @@ def plot_phase_diagram(
         A field of the model and its values: ``x={"signal_norm": np.linspace(0, 2, 200)}`` (the
         default) against ``y={"vocab_ratio": np.linspace(0, 1, 200)}`` (the default).
     ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
-
-    Returns
-    -------
-    matplotlib Axes
+        Where to draw, and what is returned; a new figure by default.
 
     Examples
     --------
@@ -149,11 +141,7 @@ def plot_weights(weights: ArrayLike | Mapping[str, ArrayLike], ax: "Axes | None"
     weights : array of shape (length,), or several by label
         w.
     ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
-
-    Returns
-    -------
-    matplotlib Axes
+        Where to draw, and what is returned; a new figure by default.
 
     Examples
     --------

@@ -114,11 +114,7 @@ def plot_head(finding: HeadFinding, ax: "Axes | None" = None) -> "Axes":
     finding : HeadFinding
         Of `inspect_heads`.
     ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
-
-    Returns
-    -------
-    matplotlib Axes
+        Where to draw, and what is returned; a new figure by default.
     """
     with style.sheet():
         axes = style.current_axes(ax)

@@ -38,13 +38,9 @@ def plot_law(law: Law, ax: "Axes | None" = None, **line: Any) -> "Axes":
     law : Law
         Any law: of a model (`law`), or made by free convolution.
     ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
+        Where to draw, and what is returned; a new figure by default.
     **line
         Passed on to the line, such as ``label=`` or ``color=``.
-
-    Returns
-    -------
-    matplotlib Axes
 
     Examples
     --------
@@ -87,17 +83,13 @@ def plot_spectrum(
     law : Law, or several by label, optional
         What the spectrum is compared with.
     ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
+        Where to draw, and what is returned; a new figure by default.
     outliers : array, optional
         Eigenvalues that are marked.
     logarithmic : bool
         A logarithmic axis, with densities of the logarithm.
     n_bins : int, optional
         By default an eighth of the number of eigenvalues, between 20 and 70.
-
-    Returns
-    -------
-    matplotlib Axes
 
     Examples
     --------
@@ -138,10 +130,6 @@ def plot_outlier(spike: Spike, ax: "Axes | None" = None) -> "Axes":
         What `predict` returned for a single model.
     ax : matplotlib Axes, optional
         Where to draw, such as what `plot_law` returned; a new figure by default.
-
-    Returns
-    -------
-    matplotlib Axes
 
     Examples
     --------
@@ -215,11 +203,7 @@ def plot_table(report: TableReport, ax: "Axes | None" = None) -> "Axes":
     report : TableReport
         Of `inspect_table`.
     ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
-
-    Returns
-    -------
-    matplotlib Axes
+        Where to draw, and what is returned; a new figure by default.
 
     Examples
     --------

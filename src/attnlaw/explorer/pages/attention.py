@@ -12,6 +12,7 @@ from attnlaw.explorer.charts import Look, Trace, bars, figure, line, vertical
 from attnlaw.explorer.controls import Control, Values
 from attnlaw.explorer.frame import Page, Reading, View, shown, tex
 from attnlaw.explorer.jobs import Job, finished_job, register_simulation, simulation_panel
+from attnlaw.explorer.parameters import trial_controls
 from attnlaw.laws import Law
 from attnlaw.plotting import style
 from attnlaw.theory import linear_energy, score_energy
@@ -39,14 +40,7 @@ CONTROLS = (
         name="causal", label="Causal: later tokens masked", kind="switch", section="Head",
         default=False,
     ),
-    Control(
-        name="n_draws", label="Draws", kind="whole", section="Simulation",
-        default=3, lowest=1, highest=20, step=1,
-    ),
-    Control(
-        name="seed", label="Seed", kind="whole", section="Simulation",
-        default=0, lowest=0, highest=1000, step=1,
-    ),
+    *trial_controls("n_draws", "Draws", default=3, highest=20),
 )  # fmt: skip
 
 FIELDS = {

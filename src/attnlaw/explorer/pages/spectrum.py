@@ -21,6 +21,7 @@ from attnlaw.explorer.parameters import (
     WEIGHTS,
     model_code,
     model_from,
+    trial_controls,
 )
 from attnlaw.laws import Law
 from attnlaw.plotting import style
@@ -36,14 +37,7 @@ SIMULATION = (
         name="dimension", label="Dimension", symbol="d", kind="whole", section="Simulation",
         default=300, lowest=20, highest=1500, step=10,
     ),
-    Control(
-        name="n_trials", label="Trials", kind="whole", section="Simulation",
-        default=5, lowest=1, highest=50, step=1,
-    ),
-    Control(
-        name="seed", label="Seed", kind="whole", section="Simulation",
-        default=0, lowest=0, highest=1000, step=1,
-    ),
+    *trial_controls("n_trials", "Trials", default=5, highest=50),
 )  # fmt: skip
 
 CONTROLS = (*RATIOS, *READING, *CORRELATION, *WEIGHTS, *VOCABULARY, *SIMULATION)
