@@ -86,22 +86,22 @@ def test_attention_maps_are_reported_on(open_page, tmp_path):
     report = inspect_heads(maps)
     page = open_page("/data?head=L0H1")
     drop(page, "maps.npy", bytes_of(maps, tmp_path))
-    expect_reading(page, "data-reading-structure", shown(report[0, 1].structure))
+    expect_reading(page, "data-reading-energy", shown(report[0, 1].parts.total))
     expect(page.locator("#data-sentence")).to_contain_text(report.verdict)
     expect(page.locator("#data-heads tbody tr")).to_have_count(4)
     page.locator("#data-head").fill("L1H0")
     page.locator("#data-head").press("Enter")
-    expect_reading(page, "data-reading-verdict", "structured")
+    expect_reading(page, "data-reading-verdict", "positional")
     expect(page.locator("#data-sentence")).to_contain_text(report[1, 0].sentence)
     assert "head=L1H0" in page.url
-    shown_map = traces(page, "data")["structure"]["z"]
-    assert np.ravel(shown_map) == pytest.approx([head.structure for head in report.heads])
+    shown_map = traces(page, "data")["nats beyond the null"]["z"]
+    assert np.ravel(shown_map) == pytest.approx([head.excess for head in report.heads])
 
     figure = page.locator("#data-figure .nsewdrag").first
     figure.hover(position={"x": 20, "y": 200})  # bottom left, where the click counts
     figure.click(position={"x": 21, "y": 200})
     expect(page.locator("#data-head")).to_have_value("L0H0")
-    expect_reading(page, "data-reading-structure", shown(report[0, 0].structure))
+    expect_reading(page, "data-reading-energy", shown(report[0, 0].parts.total))
 
     wrong = maps.copy()
     wrong[1, 1, 3, 4] += 0.5

@@ -1,6 +1,9 @@
 """`attnlaw heads`: answers, files, pictures, and one line for bad input."""
 
+import base64
+import csv
 import json
+import re
 
 import numpy as np
 import pytest
@@ -27,27 +30,65 @@ def test_answers_what_the_library_finds(run, run_json, maps_file):
     assert document["verdict"] == report.verdict
     assert document["head_dimension"] == 12
     found = document["heads"][3]
-    assert found["verdict"] == "structured"
-    assert found["positional_pattern"] == "previous token"
-    assert found["distance"] == report[1, 1].distance
-    assert found["limits"]["scores"] == report[1, 1].limits.scores
-    assert found["squared_singular_values"] == report[1, 1].squared_singular_values.tolist()
+    assert found["verdict"] == "positional"
+    assert found["parts"]["positional"] == report[1, 1].parts.positional
+    assert found["p_values"]["previous"] == report[1, 1].p_values["previous"]
+    assert found["spectrum"]["predicted"] == report[1, 1].spectrum.predicted.tolist()
     code, out, _ = run("heads", str(maps_file), "--rows", "1")
     assert code == 0
-    assert out.splitlines()[3].startswith("L1H1")
+    assert out.splitlines()[4].startswith("L1H1")
     assert "3 more heads" in out
     assert report.verdict in out
 
 
-def test_writes_pictures_and_document(run, maps_file, tmp_path):
+def test_writes_page_table_picture_and_document(run, maps_file, tmp_path):
     pytest.importorskip("matplotlib").use("Agg")
     out = tmp_path / "new" / "folder"
-    code, _, _ = run("heads", str(maps_file), "--out", str(out), "--pictures", "2")
+    code, _, _ = run("heads", str(maps_file), "--out", str(out))
     assert code == 0
     assert (out / "heads.png").stat().st_size > 10_000
-    assert (out / "L1H1.png").stat().st_size > 10_000
-    assert len(list(out.glob("L*.png"))) == 2
     assert json.loads((out / "heads.json").read_text())["n_layers"] == 2
+    with (out / "heads.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["name"] for row in rows] == [h.name for h in inspect_heads(MAPS).ranked]
+    page = (out / "heads.html").read_text()
+    assert "http" not in re.sub(r"data:[^\"]*", "", page)  # nothing from elsewhere
+    data = json.loads(re.search(r'type="application/json">(.*?)</script>', page, re.S)[1])
+    assert [head["name"] for head in data["heads"]] == [row["name"] for row in rows]
+    image = base64.b64decode(data["heads"][0]["map"].removeprefix("data:image/png;base64,"))
+    assert image.startswith(b"\x89PNG")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_model_reads_texts_and_is_ablated(run, run_json, tmp_path):
+    """Two pieces of a file and one text; a second run takes what the first measured."""
+    tiny_models = pytest.importorskip("tiny_models")
+    pytest.importorskip("torch", reason=tiny_models.WHY)
+    transformers = pytest.importorskip("transformers", reason=tiny_models.WHY)
+    tokenizers = pytest.importorskip("tokenizers", reason=tiny_models.WHY)
+    lab = tiny_models.tiny_model("llama", spread=0.3)
+    lab.model.save_pretrained(tmp_path / "model")
+    vocabulary = {str(k): k for k in range(60)}
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="0"))
+    words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words)
+    tokenizer.save_pretrained(tmp_path / "model")
+    (tmp_path / "text.txt").write_text(tiny_models.words(100))
+    out = tmp_path / "out"
+    arguments = [
+        "heads", str(tmp_path / "model"), "--text-file", str(tmp_path / "text.txt"), "--texts",
+        "2", "--text", tiny_models.words(20, 7), "--tokens", "30", "--draws", "5", "--ablate",
+        "head", "--out", str(out),
+    ]  # fmt: skip
+    document = run_json(*arguments)
+    assert document["n_tokens"] == [20, 30, 30]
+    assert document["effect_unit"] == "KL divergence, nats a token"
+    assert all(head["ablation"] > 0 for head in document["heads"])
+    journal = json.loads((out / "ablation-head.json").read_text())
+    assert len(journal["layers"]) == 3
+    code, text, _ = run(*arguments[:-4], "--ablate", "layer", "--no-effect", "--rows", "2")
+    assert code == 0
+    assert "Layers ablated" in text
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -66,7 +107,7 @@ def test_scores_and_queries_answer_the_same(run_json, tmp_path, causal):
         for a, b in zip(by_weights["heads"], document["heads"], strict=True):
             assert a["causal"] == causal
             assert a["verdict"] == b["verdict"]
-            assert a["structure"] == pytest.approx(b["structure"], rel=1e-3)
+            assert a["parts"]["content"] == pytest.approx(b["parts"]["content"], rel=1e-2)
 
 
 def test_lists_arrays(run, maps_file):
@@ -120,7 +161,7 @@ def test_wrong_names_and_options_are_one_line(run, tmp_path, maps_file):
         ([file, "--kind", "queries"], "hold an array called 'queries'"),
         ([str(maps_file), "--text", "hello"], "reads no text"),
         ([str(tmp_path)], "give it a --text"),
-        ([str(tmp_path), "--text", "a", "--text-file", "b"], "exclude each other"),
+        ([str(maps_file), "--ablate", "head"], "nothing to ablate"),
         ([str(tmp_path), "--text", "a"], "hold a config.json"),
         ([str(maps_file), "--level", "2"], "level"),
     ):

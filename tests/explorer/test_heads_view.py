@@ -25,26 +25,26 @@ def readings(view):
     return {reading.key: reading.value for reading in view.readings}
 
 
-def test_most_structured_head_is_shown(found):
+def test_the_head_that_ranks_first_is_shown(found):
     report = inspect_heads(MAPS)
     view = heads_view(found, {"head": ""}, Look())
-    assert readings(view)["verdict"] == "structured"
-    assert readings(view)["distance"] == shown(report[1, 0].distance)
+    assert readings(view)["verdict"] == "positional"
+    assert readings(view)["energy"] == shown(report[1, 0].parts.total)
     assert report[1, 0].sentence in view.sentence
     traces = {trace["name"]: trace for trace in view.figure["data"]}
-    assert np.ravel(traces["structure"]["z"]) == pytest.approx(
-        [head.structure for head in report.heads]
+    assert np.ravel(traces["nats beyond the null"]["z"]) == pytest.approx(
+        [head.excess for head in report.heads]
     )
     assert (traces["L1H0"]["x"], traces["L1H0"]["y"]) == ([0], [1])
 
 
 def test_a_head_is_chosen_by_name(found):
     view = heads_view(found, {"head": " l0h1 "}, Look(is_narrow=True))
-    assert readings(view)["structure"] == shown(inspect_heads(MAPS)[0, 1].structure)
-    assert not view.warnings
+    assert readings(view)["energy"] == shown(inspect_heads(MAPS)[0, 1].parts.total)
+    assert view.warnings == list(found.report.notes)
     wrong = heads_view(found, {"head": "L9H9"}, Look())
-    assert "no head 'L9H9'" in wrong.warnings[0]
-    assert readings(wrong)["verdict"] == "structured"
+    assert "no head 'L9H9'" in wrong.warnings[-1]
+    assert readings(wrong)["verdict"] == "positional"
 
 
 def test_snippet_gives_the_same_numbers():
@@ -54,9 +54,8 @@ def test_snippet_gives_the_same_numbers():
     exec(compile(view.code, "snippet", "exec"), scope)
     assert scope["head"].sentence in view.sentence
     assert scope["report"].verdict == found.report.verdict
-    places = {(h.layer, h.head): h.place for h in found.report.heads if h.verdict == "structured"}
-    assert places[0, 1] == "previous token"
-    assert places[1, 2] == "first token"
+    assert found.report[0, 1].verdict == "positional"
+    assert found.report[1, 2].verdict == "sink"
 
 
 @pytest.mark.parametrize(
@@ -75,4 +74,4 @@ def test_scores_queries_and_keys_are_told_by_their_names(tmp_path):
     assert found.report.head_dimension_from == "known"
     np.savez(tmp_path / "s.npz", scores=scores(Q, K))
     again = find_in_file(tmp_path / "s.npz", "", 0)
-    assert again.report.heads[2].verdict == "structured"
+    assert again.report.heads[2].verdict == "positional"

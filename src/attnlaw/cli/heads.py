@@ -1,7 +1,8 @@
-"""`attnlaw heads`: which attention heads do what random ones would not."""
+"""`attnlaw heads`: trained or not, what heads are made of, and how much they matter."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,30 +13,71 @@ from attnlaw.cli.output import (
     progress_bar,
     save_json,
     save_picture,
+    save_text,
     working,
 )
 from attnlaw.cli.program import say
 
 if TYPE_CHECKING:
-    from attnlaw.diagnostics import AttentionMaps, HeadsReport
+    from attnlaw.diagnostics import AttentionMaps, HeadFinding, HeadsReport
 
 __all__ = ["command"]
 
 EPILOG = """\b
 Examples:
-  attnlaw heads maps.npy --out findings
   attnlaw heads path/to/huggingface-folder --text-file article.txt --out findings
-  attnlaw heads model.gguf --text "It was a dark and stormy night; the rain fell …"
-  attnlaw heads scores.npz --kind scores --causal --head-dimension 64
+  attnlaw heads model.gguf --text-file one.txt --text-file two.txt --ablate head --out findings
+  attnlaw heads model.gguf --text "It was a dark and stormy night; the rain fell …" --rows 20
+  attnlaw heads maps.npy --out findings
   attnlaw heads qk.safetensors --kind queries --causal --json
 """
 
 
 @click.command(epilog=EPILOG)
 @click.argument("data", type=click.Path(path_type=Path))
-@click.option("--text", metavar="TEXT", help="What a model reads, when DATA is a model.")
-@click.option("--text-file", type=click.Path(path_type=Path), help="The same from a file.")
-@click.option("--tensor", metavar="NAME", help="Which array of the file.")
+@click.option("--text", multiple=True, metavar="TEXT", help="What a model reads; may be repeated.")
+@click.option(
+    "--text-file",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="The same from a file, a long one in pieces of --tokens; may be repeated.",
+)
+@click.option(
+    "--texts",
+    type=click.IntRange(min=1),
+    default=4,
+    show_default=True,
+    help="At most so many pieces of a file.",
+)
+@click.option(
+    "--tokens",
+    type=click.IntRange(min=8),
+    default=256,
+    show_default=True,
+    help="Length of a text; of maps, the first so many tokens.",
+)
+@click.option(
+    "--draws",
+    type=click.IntRange(min=5),
+    default=19,
+    show_default=True,
+    help="Untrained counterparts of each head.",
+)
+@click.option(
+    "--level",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.01,
+    show_default=True,
+    help="Chance of calling an untrained head something else.",
+)
+@click.option(
+    "--ablate",
+    type=click.Choice(["head", "layer"]),
+    help="Measure how far the output moves without each head or layer; with --out, a run that was "
+    "stopped goes on.",
+)
+@click.option("--no-effect", is_flag=True, help="Do not estimate how much heads matter.")
+@click.option("--tensor", metavar="NAME", help="Which array of a file of maps.")
 @click.option(
     "--kind",
     type=click.Choice(["auto", "attention", "scores", "queries"]),
@@ -47,156 +89,186 @@ Examples:
 @click.option(
     "--head-dimension",
     type=click.IntRange(min=1),
-    help="Width d_k of a head.  [default: known to a model; else told from the maps]",
-)
-@click.option(
-    "--tokens",
-    type=click.IntRange(min=8),
-    default=512,
-    show_default=True,
-    help="Look at the first so many tokens.",
-)
-@click.option(
-    "--level",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    default=0.01,
-    show_default=True,
-    help="Chance of calling a random head structured.",
+    help="Width d_k of a head of maps.  [default: told from the maps]",
 )
 @click.option("--rows", type=click.IntRange(min=0), help="Print so many heads.  [default: all]")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder for heads.png, heads.json and a picture of each head.",
+    help="Folder for heads.html, heads.json, heads.csv and heads.png.",
 )
-@click.option("--pictures", type=click.IntRange(min=0), help="Draw so many.  [default: all]")
 @click.option("--list", "only_list", is_flag=True, help="Name the arrays in DATA and stop.")
 @json_option
 def command(
     data: Path,
-    text: str | None,
-    text_file: Path | None,
+    text: tuple[str, ...],
+    text_file: tuple[Path, ...],
+    texts: int,
+    tokens: int,
+    draws: int,
+    level: float,
+    ablate: str | None,
+    no_effect: bool,
     tensor: str | None,
     kind: str,
     causal: bool,
     head_dimension: int | None,
-    tokens: int,
-    level: float,
     rows: int | None,
     out: Path | None,
-    pictures: int | None,
     only_list: bool,
     as_json: bool,
 ) -> None:
-    """Compare attention heads with heads whose queries and keys are random.
+    """Tell which attention heads are trained, what they do, and how much they matter.
 
-    DATA is a .npy, .npz or .safetensors file with attention maps (layers, heads, n, n),
-    (heads, n, n) or (n, n); or a model that reads a --text: a local Hugging Face folder or a
-    .gguf file (needs the extra hf). Each head is found structured, random-like, collapsed (all
-    tokens attend alike) or saturated (one-hot, but to random tokens), most structured first.
+    DATA is a model that reads a --text or --text-file: a local Hugging Face folder or a .gguf
+    file (needs the extra hf). Each head is compared with untrained counterparts: the same inputs,
+    queries and keys redrawn. DATA may also be a .npy, .npz or .safetensors file with attention
+    maps (layers, heads, n, n), (heads, n, n) or (n, n), compared with Gaussian heads. Heads are
+    found untrained-like, uniform, quieter, sink, positional, duplicate-token, induction, content
+    or mixed.
     """
-    from attnlaw.diagnostics import inspect_heads, list_arrays
+    from attnlaw.diagnostics import inspect_heads, list_arrays, read_attention
 
     if only_list:
         entries = list_arrays(data).values()
         shapes = [[e.name, "×".join(map(str, e.shape)), e.dtype] for e in entries]
         print_table(["array", "shape", "type"], shapes)
         return
-    maps = _maps(data, text, text_file, tensor, kind, causal, head_dimension, tokens)
-    total = maps.weights.shape[0] * maps.weights.shape[1]
-    with progress_bar("comparing heads", total) as advance_to:
-        report = inspect_heads(
-            maps,
-            head_dimension=head_dimension,
-            level=level,
-            max_tokens=tokens,
-            progress=advance_to,
+    options: dict[str, Any] = {"n_draws": draws, "level": level}
+    if data.is_dir() or data.suffix == ".gguf":
+        if not text and not text_file:
+            raise click.UsageError(f"{data.name} is a model: give it a --text or a --text-file.")
+        report, maps = _of_model(
+            data, text, text_file, texts, tokens, ablate, out, {**options, "effect": not no_effect}
         )
+    else:
+        if text or text_file:
+            raise click.UsageError(f"{data.name} is no model folder and reads no text.")
+        if ablate is not None:
+            raise click.UsageError(f"{data.name} is no model: there is nothing to ablate.")
+        with working("reading the maps"):
+            maps = read_attention(
+                data, tensor, kind=kind, causal=causal, head_dimension=head_dimension
+            )
+        with progress_bar("comparing heads", 1000) as advance_to:
+            report = inspect_heads(
+                maps,
+                head_dimension=head_dimension,
+                max_tokens=tokens,
+                progress=_share(advance_to),
+                **options,
+            )
     if out is not None:
-        _save(out, report, maps, pictures)
+        _save(out, report, maps)
     if as_json:
         print_json(report)
     else:
         _print_report(report, rows)
 
 
-def _maps(
+def _of_model(
     data: Path,
-    text: str | None,
-    text_file: Path | None,
-    tensor: str | None,
-    kind: str,
-    causal: bool,
-    head_dimension: int | None,
+    text: tuple[str, ...],
+    text_file: tuple[Path, ...],
+    pieces: int,
     tokens: int,
-) -> "AttentionMaps":
-    from attnlaw.diagnostics import model_attention, read_attention
+    ablate: str | None,
+    out: Path | None,
+    options: dict[str, Any],
+) -> tuple["HeadsReport", "AttentionMaps"]:
+    from attnlaw.diagnostics import (
+        ablate_heads,
+        inspect_model,
+        load_model,
+        model_attention,
+        with_ablation,
+    )
 
-    if text is not None and text_file is not None:
-        raise click.UsageError("--text and --text-file exclude each other; give one of them.")
-    if data.is_dir() or data.suffix == ".gguf":
-        if text_file is not None:
-            text = text_file.read_text(encoding="utf-8", errors="replace")
-        if text is None:
-            raise click.UsageError(f"{data.name} is a model: give it a --text or a --text-file.")
-        with working("running the model"):
-            return model_attention(data, text, max_tokens=tokens)
-    if text is not None or text_file is not None:
-        raise click.UsageError(f"{data.name} is no model folder and reads no text.")
-    with working("reading the maps"):
-        return read_attention(
-            data, tensor, kind=kind, causal=causal, head_dimension=head_dimension
+    with working("loading the model"):
+        model = load_model(data)
+    read = [model.read(one, tokens) for one in text]
+    for file in text_file:
+        content = file.read_text(encoding="utf-8", errors="replace")
+        read += model.read_pieces(content, tokens, pieces)
+    with progress_bar("comparing heads", 1000) as advance_to:
+        report = inspect_model(
+            model, read, max_tokens=tokens, progress=_share(advance_to), **options
         )
+    if ablate is not None:
+        journal = None if out is None else out / f"ablation-{ablate}.json"
+        with progress_bar("ablating", 1000) as advance_to:
+            distances = ablate_heads(
+                model, read, by=ablate, journal=journal, progress=_share(advance_to)
+            )
+        report = with_ablation(report, distances)
+    return report, model_attention(model, read[0])
 
 
-def _save(out: Path, report: "HeadsReport", maps: "AttentionMaps", pictures: int | None) -> None:
-    from attnlaw.plotting import draw_head, draw_heads
+def _share(advance_to: Callable[[int], None]) -> Callable[[float], None]:
+    return lambda share: advance_to(round(1000 * share))
+
+
+def _save(out: Path, report: "HeadsReport", maps: "AttentionMaps") -> None:
+    import csv
+    import io
+
+    from attnlaw.plotting import draw_heads, heads_page
 
     save_json(out / "heads.json", report)
+    save_text(out / "heads.html", heads_page(report, maps))
+    table = io.StringIO()
+    records = report.rows()
+    writer = csv.DictWriter(table, list(records[0]), lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows(records)
+    save_text(out / "heads.csv", table.getvalue())
     save_picture(out / "heads.png", draw_heads(report))
-    chosen = report.by_structure[:pictures]
-    with progress_bar("drawing heads", len(chosen)) as advance_to:
-        for done, finding in enumerate(chosen, start=1):
-            picture = draw_head(finding, maps[finding.layer, finding.head])
-            save_picture(out / f"{finding.name}.png", picture, dpi=100)
-            advance_to(done)
 
 
 def _print_report(report: "HeadsReport", rows: int | None) -> None:
+    lengths = "+".join(map(str, report.n_tokens))
     say(
-        f"{report.source}: {report.n_layers} layers × {report.n_heads} heads, {report.n_tokens} "
-        f"tokens, head dimension {report.head_dimension} ({report.head_dimension_from})"
+        f"{report.source}: {report.n_layers} layers × {report.n_heads} heads, {lengths} tokens, "
+        f"head dimension {report.head_dimension} ({report.head_dimension_from})"
     )
-    shown = report.by_structure[:rows]
+    say(f"Null: {report.null}, {report.n_draws} draws")
+    shown = report.ranked[:rows]
+    optional: dict[str, Callable[[HeadFinding], float | None]] = {
+        "ablation": lambda f: f.ablation,
+        "effect": lambda f: f.effect,
+        "output": lambda f: f.output_norm,
+        "prefix": lambda f: f.prefix_matching,
+    }
+    present = {k: get for k, get in optional.items() if any(get(f) is not None for f in shown)}
     cells = []
     for f in shown:
-        share = f.positional_share
-        pattern = f"{share:.0%} {f.positional_pattern}" if share >= 0.05 else "–"
+        size = [_short(get(f)) for k, get in present.items() if k != "prefix"]
+        prefix = [f"{f.prefix_matching or 0:.2f}"] if "prefix" in present else []
         cells.append(
             [
-                f.name, f.verdict, f"{f.structure:.3f}", f"{f.distance:.3f}",
-                f"{f.limits.distance:.3f}", str(f.n_outliers), f"{f.inverse_temperature:.2f}",
-                f"{f.stable_rank:.1f}", f"{f.distance_to_uniform:.2f}",
-                f"{f.distance_to_one_hot:.2f}", pattern, "causal" if f.causal else "–", f.null,
+                f.name, f.verdict, f"{f.share:.0%}", f"{f.agreement:.0%}", *size,
+                *(f"{x:.2f}" for x in f.parts), f"{f.null_parts.total:.2f}",
+                f"{f.entropy:.2f}", f"{f.sink_share:.0%}", f"{f.previous:.0%}", *prefix,
+                f"{f.inverse_temperature:.2f}", f"{f.null_inverse_temperature:.2f}",
                 f"{f.p_value:.0e}" if f.p_value > 1e-12 else "<1e-12",
             ]
         )  # fmt: skip
-    headings = ["head", "verdict", "structure", "distance", "random ≤", "outliers", "β"]
-    headings += [
-        "stable rank",
-        "to uniform",
-        "to one-hot",
-        "positional pattern",
-        "mask",
-        "law by",
-        "p",
-    ]
+    sizes = [name for name in present if name != "prefix"]
+    headings = ["head", "verdict", "share", "texts", *sizes, "common", "position", "repeat"]
+    headings += ["content", "null", "entropy", "sink", "previous"]
+    headings += [*(["prefix"] if "prefix" in present else []), "β", "β null", "p"]
     print_table(headings, cells)
     if len(shown) < len(report.heads):
-        say(f"{len(report.heads) - len(shown)} more heads are less structured.")
+        say(f"{len(report.heads) - len(shown)} more heads rank lower.")
     for note in report.notes:
         say(f"Note: {note}")
+    if report.layer_ablations is not None:
+        listed = ", ".join(f"L{k} {x:.2g}" for k, x in enumerate(report.layer_ablations))
+        say(f"Layers ablated ({report.effect_unit}): {listed}.")
     say(report.verdict)
-    if report.heads:
-        most = report.by_structure[0]
-        say(f"{most.name}: {most.sentence}")
+    if shown:
+        say(f"{shown[0].name}: {shown[0].sentence}")
+
+
+def _short(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2g}"

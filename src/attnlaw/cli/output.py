@@ -37,6 +37,7 @@ __all__ = [
     "save_axes",
     "save_json",
     "save_picture",
+    "save_text",
     "shown",
     "working",
 ]
@@ -63,8 +64,13 @@ def print_csv(rows: Iterable[Mapping[str, Any]]) -> None:
 def save_json(path: Path, document: Any) -> None:
     """Write the same document to a file."""
     text = json.dumps(_jsonable(document), indent=2, ensure_ascii=False, allow_nan=False)
+    save_text(path, text + "\n")
+
+
+def save_text(path: Path, text: str) -> None:
+    """Write a text to a file, whole or not at all."""
     with atomic_path(path) as partial:
-        partial.write_text(text + "\n", encoding="utf-8")
+        partial.write_text(text, encoding="utf-8")
 
 
 def save_picture(path: Path, picture: "Figure", dpi: int = 150) -> None:

@@ -3,7 +3,7 @@
 ============  =====================================================================
 ``tables/``   `inspect_table`: the spectrum of an embedding table, its outliers
 ``pooling/``  `advise_pooling`: which pooling of given texts does best what it is for
-``heads/``    `inspect_heads`: attention maps beside heads that have learned nothing
+``heads/``    `inspect_model`, `inspect_heads`: attention heads beside untrained ones
 ============  =====================================================================
 
 Each returns a report with numbers, notes and a verdict in words, which `attnlaw.plotting` draws.
@@ -27,16 +27,24 @@ from attnlaw.data.readers import (
 )
 from attnlaw.diagnostics.heads import (
     AttentionMaps,
+    HeadEffects,
     HeadFinding,
+    HeadParts,
     HeadsReport,
+    LocalModel,
+    SpectralFinding,
+    ablate_heads,
     attention_maps,
     head_histogram,
     holds_attention,
     inspect_heads,
+    inspect_model,
+    load_model,
     maps_from_queries,
     maps_from_scores,
     model_attention,
     read_attention,
+    with_ablation,
 )
 from attnlaw.diagnostics.pooling.advice import PoolingAdvice, advise_pooling
 from attnlaw.diagnostics.pooling.learning_curve import LearningCurve, predict_learning_curve
@@ -56,19 +64,24 @@ __all__ = [
     "AttentionMaps",
     "EmbeddedTexts",
     "EmbeddingTable",
+    "HeadEffects",
     "HeadFinding",
+    "HeadParts",
     "HeadsReport",
     "LearningCurve",
+    "LocalModel",
     "PoolingAdvice",
     "PoolingPipeline",
     "PositionComparison",
     "PositionPooling",
+    "SpectralFinding",
     "SubsetCheck",
     "TableOutlier",
     "TableReport",
     "TextColumns",
     "TokenStatistics",
     "Trial",
+    "ablate_heads",
     "advise_pooling",
     "attention_maps",
     "check_subsets",
@@ -79,8 +92,10 @@ __all__ = [
     "holds_attention",
     "holds_texts",
     "inspect_heads",
+    "inspect_model",
     "inspect_table",
     "list_arrays",
+    "load_model",
     "maps_from_queries",
     "maps_from_scores",
     "model_attention",
@@ -94,4 +109,5 @@ __all__ = [
     "read_texts",
     "read_tokenizer",
     "read_word_vectors",
+    "with_ablation",
 ]

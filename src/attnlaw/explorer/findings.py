@@ -90,9 +90,9 @@ class HeadsFinding:
     report: HeadsReport
 
     def chosen(self, name: str) -> HeadFinding | None:
-        """Return the head of that name; the most structured for an empty one."""
+        """Return the head of that name; the one that ranks first for an empty one."""
         if not name.strip():
-            return self.report.by_structure[0]
+            return self.report.ranked[0]
         wanted = name.strip().upper()
         return next((head for head in self.report.heads if head.name == wanted), None)
 

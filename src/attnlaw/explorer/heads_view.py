@@ -18,19 +18,20 @@ _SPLIT = (0.42, 0.595)  # room for the colour bar between the panels
 
 
 def heads_view(found: HeadsFinding, values: Values, look: Look) -> View:
-    """Return structure over layers × heads, and the spectrum of one head beside its law."""
+    """Return nats beyond the null over layers × heads, and one head's spectrum and law."""
     report = found.report
     wanted = str(values["head"])
     head = found.chosen(wanted)
     warnings = list(report.notes)
     if head is None:
-        warnings.append(f"There is no head {wanted!r}; the most structured one is shown.")
+        warnings.append(f"There is no head {wanted!r}; the one farthest from the null is shown.")
         head = found.chosen("")
     assert head is not None
     layer = {"title": {"text": "layer"}, "showgrid": False, "dtick": _tick(report.n_layers)}
     across = {"title": {"text": "head"}, "showgrid": False, "dtick": _tick(report.n_heads)}
     axis = {"type": "log", "title": {"text": f"singular value, {head.name}"}}
     density = {"title": {"text": ""}, "rangemode": "tozero"}
+    parts = head.parts
     return View(
         figure=two_panels(
             look,
@@ -44,10 +45,12 @@ def heads_view(found: HeadsFinding, values: Values, look: Look) -> View:
         readings=_readings(head),
         formula=rf"""
 {head.name} has scores of spread $\beta={tex(head.inverse_temperature)}$ over
-$n={report.n_tokens}$ tokens, with $d_k={report.head_dimension}$ ({report.head_dimension_from}).
-Were $Q$ and $K$ random, the singular values $\sigma'$ of
-$\sqrt n\,(A-\mathbf 1\mathbf 1^\top/n)$ would follow the orange line, {_origin(head)}.
-Structure is $\sum(\sigma-\sigma')^2/\sum(\sigma^2+\sigma'^2)={tex(head.structure)}$.
+$n={report.n_tokens[0]}$ tokens, with $d_k={report.head_dimension}$ ({report.head_dimension_from}).
+$\log(\text{{allowed}})-\text{{entropy}}={tex(parts.total)}$ nats a row are
+{tex(parts.common)} for a row that all tokens share, {tex(parts.positional)} for a function of the
+distance, {tex(parts.repetition)} for repeated tokens and {tex(parts.content)} for content. Heads
+with random $Q$ and $K$ at this $\beta$ have {tex(head.null_parts.total)}, and their singular
+values {_origin(head)}.
 """,
         code=f"{found.source}\n"
         "from attnlaw.diagnostics import inspect_heads\n\n"
@@ -64,16 +67,15 @@ def _tick(count: int) -> int:
 
 
 def _origin(head: HeadFinding) -> str:
-    if head.null == "theory":
-        return "which theory gives"
-    where = "a causal mask" if head.causal else "such a head"
-    return f"the mean of simulated heads, since theory does not reach {where}"
+    if head.spectrum is not None and head.spectrum.law_from == "theory":
+        return "follow the orange line, which theory gives"
+    return "follow the orange line, the mean of simulated heads, where theory does not reach"
 
 
 def _map(found: HeadsFinding, chosen: HeadFinding, look: Look) -> list[Trace]:
     report = found.report
     shape = (report.n_layers, report.n_heads)
-    structure = np.array([head.structure for head in report.heads]).reshape(shape)
+    excess = np.array([head.excess for head in report.heads]).reshape(shape)
     words = np.array(
         [f"{h.name}: {h.verdict}<br>β {h.inverse_temperature:.2f}" for h in report.heads]
     )
@@ -85,9 +87,9 @@ def _map(found: HeadsFinding, chosen: HeadFinding, look: Look) -> list[Trace]:
     return [
         {
             "type": "heatmap", "x": list(range(shape[1])), "y": list(range(shape[0])),
-            "z": numbers(structure), "zmin": 0, "zmax": 1, "name": "structure",
+            "z": numbers(excess), "zmin": 0, "name": "nats beyond the null",
             "text": words.reshape(shape).tolist(),
-            "hovertemplate": "%{text}<br>structure %{z:.3f}",
+            "hovertemplate": "%{text}<br>%{z:.2f} nats beyond the null",
             "colorscale": [[0, look.colours.nothing], [1, style.OUTLIER]],
             "colorbar": {"thickness": 12, "outlinewidth": 0, "title": {"text": ""}, **beside},
         },
@@ -102,34 +104,25 @@ def _map(found: HeadsFinding, chosen: HeadFinding, look: Look) -> list[Trace]:
 
 def _spectrum(head: HeadFinding, look: Look) -> list[Trace]:
     part = head_histogram(head)
-    if part is None:
+    if part is None or head.spectrum is None:
         return []
     axes = {"xaxis": "x2", "yaxis": "y2"}
     middle = np.sqrt(part.bins[1:] * part.bins[:-1])
     seen = bars(middle, part.heights, "singular values", look.colours.observed, **axes)
     seen["width"] = numbers(np.diff(part.bins))
-    name = "law" if head.null == "theory" else "random heads"
-    traces = [seen, line(part.x, part.law, name, style.PREDICTED, **axes)]
-    if part.outliers.size:
-        traces.append(
-            {
-                "type": "scatter", "mode": "markers", "x": numbers(part.outliers),
-                "y": [0.04 * float(part.heights.max())] * part.outliers.size, "name": "outliers",
-                "marker": {"symbol": "triangle-down", "size": 11, "color": style.OUTLIER}, **axes,
-            }
-        )  # fmt: skip
-    return traces
+    name = "law" if head.spectrum.law_from == "theory" else "random heads"
+    return [seen, line(part.x, part.law, name, style.PREDICTED, **axes)]
 
 
 def _readings(head: HeadFinding) -> list[Reading]:
     rows = [
         ("verdict", f"Verdict on {head.name}", "", head.verdict),
-        ("structure", "Structure", "", shown(head.structure)),
-        ("distance", "Distance to the law", "", shown(head.distance)),
-        ("limit", "… random heads reach", "", shown(head.limits.distance)),
-        ("n_outliers", "Outliers", "", str(head.n_outliers)),
+        ("share", "Share behind it", "", shown(head.share)),
+        ("energy", "log(allowed) − entropy", "", shown(head.parts.total)),
+        ("null", "… of random heads", "", shown(head.null_parts.total)),
         ("inverse_temperature", "Inverse temperature", "β", shown(head.inverse_temperature)),
-        ("stable_rank", "Stable rank", "", shown(head.stable_rank)),
+        ("sink_share", "Most attended token", "", f"{head.sink_share:.0%}"),
+        ("previous", "Previous token", "", f"{head.previous:.0%}"),
         ("p_value", "Chance in random heads", "p", f"{head.p_value:.1e}"),
     ]
     return [Reading(key=k, label=a, symbol=b, value=v) for k, a, b, v in rows]
@@ -138,22 +131,12 @@ def _readings(head: HeadFinding) -> list[Reading]:
 def _table(found: HeadsFinding) -> Any:
     rows = [
         [
-            h.name, h.verdict, shown(h.structure, 3), shown(h.distance, 3), str(h.n_outliers),
-            shown(h.inverse_temperature, 3), shown(h.stable_rank, 3),
-            f"{h.positional_share:.0%} {h.positional_pattern}", f"{h.p_value:.0e}",
+            h.name, h.verdict, f"{h.share:.0%}", *(shown(x, 3) for x in h.parts),
+            shown(h.null_parts.total, 3), shown(h.inverse_temperature, 3),
+            f"{h.sink_share:.0%}", f"{h.p_value:.0e}",
         ]
-        for h in found.report.by_structure[:12]
+        for h in found.report.ranked[:12]
     ]  # fmt: skip
-    head = [
-        "head",
-        "verdict",
-        "structure",
-        "distance",
-        "outliers",
-        "β",
-        "stable rank",
-        "positional pattern",
-        "p",
-    ]
-    table = dmc.Table(data={"head": head, "body": rows}, mt="sm")
+    head = ["head", "verdict", "share", "common", "positional", "repetition", "content", "null"]
+    table = dmc.Table(data={"head": [*head, "β", "sink", "p"], "body": rows}, mt="sm")
     return dmc.TableScrollContainer(table, minWidth=620, type="native", id="data-heads")

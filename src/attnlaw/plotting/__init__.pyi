@@ -4,6 +4,7 @@ from .curves import plot_phase_diagram as plot_phase_diagram
 from .curves import plot_weights as plot_weights
 from .heads import draw_head as draw_head
 from .heads import draw_heads as draw_heads
+from .heads import heads_page as heads_page
 from .heads import plot_head as plot_head
 from .poolings import draw_positions as draw_positions
 from .poolings import pooling_page as pooling_page
@@ -18,6 +19,7 @@ __all__ = [
     "draw_heads",
     "draw_positions",
     "draw_table",
+    "heads_page",
     "plot_alignment",
     "plot_head",
     "plot_law",

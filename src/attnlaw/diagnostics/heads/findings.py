@@ -1,195 +1,395 @@
 """What is found in attention heads, and in words."""
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from attnlaw._checks import Floats
-from attnlaw.diagnostics.heads.nulls import Statistics
+from attnlaw._extras import require
+from attnlaw.diagnostics.heads.decomposition import PARTS, Parts
 from attnlaw.laws import bin_spectrum
 
 __all__ = [
     "VERDICTS",
     "HeadFinding",
     "HeadHistogram",
+    "HeadParts",
     "HeadsReport",
     "head_histogram",
     "head_sentence",
     "report_sentence",
 ]
 
-VERDICTS = ("structured", "random-like", "collapsed", "saturated")
+STATISTICS = (*PARTS, "first", "previous", "same", "next", "entropy")
+"""What is tested, as logarithms."""
+
+UNIFORM = 0.1  # nats a row below which attention is called uniform
+INDUCTION = 0.3  # prefix-matching score of an induction head
+SINK = 0.2  # share of attention that goes to one token, below which a common row is no sink
+DORMANT = 0.9  # share of attention that goes to one token
+_FLOOR = 1e-8  # nats or shares below this are rounding
+
+VERDICTS = (
+    "untrained-like", "uniform", "quieter", "sink", "positional", "duplicate-token", "induction",
+    "content", "mixed",
+)  # fmt: skip
+"""What a head may be called; `HeadFinding.share` is the share behind the word."""
+
+
+class HeadParts(NamedTuple):
+    """Parts of log(allowed) − entropy, in nats a row."""
+
+    common: float  # a row that all tokens share
+    positional: float  # a function of the distance
+    repetition: float  # copies of the token, and what followed them
+    content: float  # the rest
+
+    @property
+    def total(self) -> float:
+        """The mean of log(allowed) − entropy over rows."""
+        return float(sum(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpectralFinding:
+    """Singular values of a head beside the law of random ones."""
+
+    squared_singular_values: Floats  # of D^{1/2}(A − uniform), ascending
+    predicted: Floats  # the same by the law, at the head's energy
+    law_from: str  # "theory", or "simulation" where theory does not reach
+    structure: float  # Σ(σ − σ')²/Σ(σ² + σ'²): 0 as the law says, 1 nothing in common
+    n_outliers: int  # above the largest of any simulated head
+    p_value: float  # chance that a random head has as much structure
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeadFinding:
-    """One head beside random heads of its size, width and temperature."""
+    """One head beside its untrained counterparts."""
 
     layer: int
     head: int
     verdict: str  # one of VERDICTS
-    structure: float  # Σ(σ − σ')²/Σ(σ² + σ'²): 0 as the law says, 1 nothing in common
-    p_value: float  # chance that a random head strays as far by any of the six tests
-    inverse_temperature: float  # β: standard deviation of the scores
+    share: float  # behind the verdict: of the excess over the null, or as `sentence` says
+    agreement: float  # share of texts on which the verdict is the same
+    p_value: float  # chance that an untrained head strays as far in any of the tests
+    p_values: dict[str, float]  # of each test by itself
+    effect: float | None  # estimated change of the output when the head is ablated
+    ablation: float | None  # the same, measured
+    output_norm: float | None  # of the head's output over that of the residual stream
+    output_change: float | None  # the same of its deviation from the mean
+    parts: HeadParts
+    null_parts: HeadParts  # geometric mean over untrained counterparts
+    entropy: float  # of a row, mean, in nats
+    inverse_temperature: float  # β: standard deviation of the scores within rows
+    null_inverse_temperature: float
+    sink_share: float  # attention that goes to the token that gets most
+    most_attended: int  # that token, in the first text
+    most_attended_word: str | None
+    first: float  # attention to the first token
+    same: float  # to the token itself
+    previous: float
+    next: float
+    prefix_matching: float | None  # attention to what followed the copy, on repeated random tokens
+    null_prefix_matching: float | None
+    is_dormant: bool  # on these texts nearly everything goes to one token
     causal: bool
-    null: str  # "theory" or "simulation": where the law comes from
-    distance: float  # Kolmogorov and Smirnov's, of the singular values to the law
-    n_outliers: int  # squared singular values above `outlier_limit`
-    top: float  # largest squared singular value
-    bulk_edge: float  # largest predicted
-    outlier_limit: float  # what one random head in a hundred exceeds
-    stable_rank: float  # ‖A‖²/s₁²
-    distance_to_uniform: float  # mean total variation of a row
-    distance_to_one_hot: float  # 1 − mean largest weight of a row
-    row_variation: float  # mean total variation between a row and the row common to all
-    positional_pattern: str  # one of POSITIONAL_PATTERNS, where the head looks most beyond chance
-    positional_share: float  # of its attention
-    most_attended: int  # token that gets most attention
-    most_attended_share: float
-    zero_share: float  # of the entries that the mask allows
-    statistics: Statistics  # what the six tests look at
-    limits: Statistics  # what random heads exceed with chance level/6
-    p_values: Statistics  # of each test by itself
+    spectrum: SpectralFinding | None  # beside its law, for maps without a model
     sentence: str
-    squared_singular_values: Floats  # of √n A_⊥, ascending
-    predicted: Floats  # the same by the law
 
     @property
     def name(self) -> str:
         """Layer and head, as L3H7."""
         return f"L{self.layer}H{self.head}"
 
+    @property
+    def excess(self) -> float:
+        """Energy beyond the null's, Σ max(part − null part, 0), in nats a row."""
+        return float(
+            sum(max(a - b, 0.0) for a, b in zip(self.parts, self.null_parts, strict=True))
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class HeadsReport:
-    """All heads of a model on one text."""
+    """All heads of a model."""
 
     source: str
     n_layers: int
     n_heads: int  # of a layer
-    n_tokens: int  # that were looked at
+    n_tokens: tuple[int, ...]  # of each text
     head_dimension: int  # d_k
     head_dimension_from: str  # how it is known
+    null: str  # what heads are compared with
+    n_draws: int
     level: float
-    tokens: tuple[str, ...] | None
+    effect_unit: str | None  # of effect and ablation
+    layer_ablations: tuple[float, ...] | None  # of all heads of a layer, when measured
+    tokens: tuple[str, ...] | None  # of the first text
     heads: tuple[HeadFinding, ...]  # layer by layer
     notes: tuple[str, ...]
     verdict: str
 
     @property
-    def by_structure(self) -> tuple[HeadFinding, ...]:
-        """Heads in descending order of structure."""
-        return tuple(sorted(self.heads, key=lambda head: head.structure, reverse=True))
+    def ranked(self) -> tuple[HeadFinding, ...]:
+        """Heads by measured ablation, else by effect, else by energy beyond the null's."""
+
+        def size(head: HeadFinding) -> float:
+            measured = head.effect if head.ablation is None else head.ablation
+            return head.excess if measured is None else measured
+
+        return tuple(sorted(self.heads, key=size, reverse=True))
 
     def __getitem__(self, place: tuple[int, int]) -> HeadFinding:
         """Return the finding for a layer and head."""
         layer, head = place
         return self.heads[layer * self.n_heads + head]
 
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one flat record for each head, in the order of `ranked`."""
+        records = []
+        for finding in self.ranked:
+            record = {"name": finding.name, **asdict(finding)}
+            for name in ("parts", "null_parts", "p_values", "spectrum"):
+                record.pop(name)
+            record |= finding.parts._asdict()
+            record |= {f"null_{name}": x for name, x in finding.null_parts._asdict().items()}
+            record |= {f"p_{name}": p for name, p in finding.p_values.items()}
+            records.append(record)
+        return records
+
+    def to_frame(self) -> Any:
+        """Return the table as a pandas data frame, one row a head."""
+        pandas: Any = require("pandas", extra="sweeps", purpose="A data frame")
+        return pandas.DataFrame(self.rows())
+
 
 class HeadHistogram(NamedTuple):
-    """Singular values of a head in bins even in the logarithm, its law, and what lies beyond."""
+    """Singular values of a head in bins even in the logarithm, and its law."""
 
     bins: Floats
-    heights: Floats  # density of log singular value, without the outliers
+    heights: Floats  # density of log singular value
     x: Floats
     law: Floats  # at the resolution of the bins
-    outliers: Floats
-    limit: float  # what one random head in a hundred exceeds
 
 
 def head_histogram(finding: HeadFinding) -> HeadHistogram | None:
-    """Bin the singular values of a head for a picture; None for uniform attention."""
-    seen, law = np.sqrt(finding.squared_singular_values), np.sqrt(finding.predicted)
-    n, edge = len(seen), float(np.sqrt(finding.outlier_limit))
-    if not edge or not seen[-1]:
+    """Bin the singular values of a head for a picture; None for uniform attention or a model."""
+    if finding.spectrum is None or not finding.spectrum.predicted.any():
         return None
-    lowest = max(min(float(np.quantile(seen, 0.03)), float(np.quantile(law, 0.03))), 1e-3 * edge)
-    bins = np.geomspace(lowest, 1.25 * max(edge, float(seen[-1])), int(np.clip(n / 5, 16, 48)) + 1)
+    seen = np.sqrt(finding.spectrum.squared_singular_values)
+    law = np.sqrt(finding.spectrum.predicted)
+    n, top = len(seen), 1.25 * float(max(seen[-1], law[-1]))
+    lowest = max(min(float(np.quantile(seen, 0.03)), float(np.quantile(law, 0.03))), 1e-3 * top)
+    bins = np.geomspace(lowest, top, int(np.clip(n / 5, 16, 48)) + 1)
     share = (np.arange(n) + 0.5) / n
-    shown = np.where(seen <= edge, seen, 2 * bins[-1])  # outliers are drawn by themselves
 
     def cdf(y: Floats) -> Floats:
         return np.interp(y, law, share, left=0.0, right=1.0)
 
-    binned = bin_spectrum(shown, bins, laws={"law": cdf})
-    return HeadHistogram(
-        bins=bins,
-        heights=binned.heights,
-        x=binned.x,
-        law=binned.laws["law"],
-        outliers=seen[seen > edge],
-        limit=edge,
-    )
+    binned = bin_spectrum(seen, bins, laws={"law": cdf})
+    return HeadHistogram(bins=bins, heights=binned.heights, x=binned.x, law=binned.laws["law"])
 
 
-def head_sentence(finding: HeadFinding, tokens: tuple[str, ...] | None) -> str:
+def head_sentence(finding: HeadFinding) -> str:
     """Say in a sentence why the verdict is what it is."""
     f = finding
-    if f.verdict == "collapsed":
-        alike = f"All tokens attend alike, to within {f.row_variation:.1%}"
-        if f.distance_to_uniform < 0.1:
-            return f"{alike}: evenly to everything."
-        return f"{alike}; {f.most_attended_share:.0%} goes to {_word(f.most_attended, tokens)}."
-    peaked = f"{1 - f.distance_to_one_hot:.0%} of a token's attention goes to a single token"
-    if f.verdict == "saturated":
-        return f"{peaked}; which one is as in random heads (p = {f.p_value:.2g})."
-    if f.verdict == "random-like":
-        return (
-            f"Nothing that random heads do not show (p = {f.p_value:.2g}): distance "
-            f"{f.distance:.3f} to the law, where they reach {f.limits.distance:.3f}."
+    most = f"{f.sink_share:.0%} of attention goes to token {f.most_attended}"
+    if f.most_attended_word is not None:
+        most += f", {f.most_attended_word!r}"
+    places = {"the same": f.same, "the previous": f.previous, "the next": f.next}
+    where = max(places, key=lambda place: places[place])
+    near = f"{places[where]:.0%} of attention goes to {where} token"
+    share = f"{f.share:.0%} of its energy beyond the null"
+    ratio = f.inverse_temperature / max(f.null_inverse_temperature, 1e-12)
+    text = {
+        "untrained-like": f"Not distinguishable from untrained heads here (p = {f.p_value:.2g})",
+        "uniform": f"Attention is spread over {f.share:.0%} of the tokens that a row may see",
+        "quieter": f"Attends less selectively than untrained heads, {f.parts.total:.2f} nats a "
+        f"row against {f.null_parts.total:.2f}",
+        "sink": f"{share} is a row that all tokens share: {most}",
+        "positional": f"{share} is a function of the distance: {near}",
+        "duplicate-token": f"{share} goes to copies of the token",
+        "induction": f"{share} goes to what followed copies of the token",
+        "content": f"{share} depends on what the tokens are ({_nats(f)}), at {ratio:.1f} times "
+        "the null's inverse temperature",
+        "mixed": f"No part holds half of its energy beyond the null; {near}; {most}",
+    }[f.verdict]
+    if f.verdict == "induction" and f.prefix_matching is not None:
+        text = (
+            f"On repeated random tokens {f.prefix_matching:.0%} of attention goes to what "
+            f"followed the copy, {f.null_prefix_matching:.1%} in untrained heads"
         )
-    reasons = []
-    if f.distance > f.limits.distance:
-        reasons.append(
-            f"distance {f.distance:.3f} to the law, where random heads reach "
-            f"{f.limits.distance:.3f}"
-        )
-    if f.n_outliers:
-        many = (
-            f"{f.n_outliers} singular values lie"
-            if f.n_outliers > 1
-            else "one singular value lies"
-        )
-        reasons.append(f"{many} beyond the edge of random heads")
-    if f.positional_share > 0.1 or f.statistics.positional_pattern > f.limits.positional_pattern:
-        reasons.append(f"{f.positional_share:.0%} of attention goes to the {f.positional_pattern}")
-    elif f.most_attended_share > 0.25:
-        reasons.append(f"{f.most_attended_share:.0%} goes to {_word(f.most_attended, tokens)}")
-    if f.distance_to_one_hot < 0.1:
-        reasons.append(peaked)
-    if f.statistics.max_row_correlation > f.limits.max_row_correlation:
-        r = 1 - np.exp(-f.statistics.max_row_correlation)
-        reasons.append(f"two tokens attend alike, correlation {r:.3f}")
-    if not reasons:
-        name = "scores" if f.statistics.scores > f.limits.scores else "structure"
-        seen, limit = getattr(f.statistics, name), getattr(f.limits, name)
-        what = "scores" if name == "scores" else "attention"
-        reasons.append(
-            f"singular values of its {what} differ from the law by {seen:.1%} of their energy, "
-            f"where random heads reach {limit:.1%}"
-        )
-    text = "; ".join(reasons)
-    return f"{text[0].upper()}{text[1:]} (p {_p(f.p_value)})."
+    if f.is_dormant:
+        text += f"; dormant on these texts: {most}"
+    return f"{text}."
+
+
+def _nats(f: HeadFinding) -> str:
+    """Say whether tokens look at the same tokens or each at its own."""
+    return f"{f.parts.common:.2f} nats a row for all rows, {f.parts.content:.2f} for each its own"
 
 
 def report_sentence(heads: tuple[HeadFinding, ...], level: float) -> str:
     """Say how many heads are what."""
     counts = {v: sum(head.verdict == v for head in heads) for v in VERDICTS}
-    shown = [f"{k} {v}" for v, k in counts.items() if k]
-    total = f"Of {len(heads)} heads, " if len(heads) > 1 else ""
-    text = f"{total}{', '.join(shown)}." if total else f"The head is {heads[0].verdict}."
-    chance = level * len(heads)
-    if counts["structured"]:
-        about = f"{chance:.2g}" if chance >= 0.1 else f"{chance:.1g}"
-        text += f" Of as many random heads at most {about} would be called structured on average."
-    return text
+    if len(heads) == 1:
+        return f"The head is {heads[0].verdict}."
+    shown = ", ".join(f"{k} {v}" for v, k in counts.items() if k)
+    return (
+        f"Of {len(heads)} heads, {shown}. Of as many untrained heads about "
+        f"{level * len(heads):.2g} would be called something else than untrained-like."
+    )
 
 
-def _word(token: int, tokens: tuple[str, ...] | None) -> str:
-    return f"token {token}" if tokens is None else f"token {token}, {tokens[token]!r}"
+class Found(NamedTuple):
+    word: str
+    share: float
+    p_value: float
+    p_values: dict[str, float]
 
 
-def _p(value: float) -> str:
-    return f"= {value:.1g}" if value > 1e-12 else "< 1e-12"
+class Probe(NamedTuple):
+    seen: Floats  # prefix-matching score of each head
+    null: Floats  # (draws, heads)
+
+
+class Verdicts:
+    """From logarithms of statistics, seen and drawn, to words."""
+
+    def __init__(self, level: float, probe: Probe | None) -> None:
+        self.level, self.probe = level, probe
+
+    def of(
+        self, seen: Floats, null: Floats, sinks: Floats, more: dict[str, float] | None = None
+    ) -> list[Found]:
+        """Return the verdicts on heads.
+
+        Of `seen` (statistics, heads) beside `null` (statistics, draws, heads), of `sinks`, the
+        share of attention of the token that gets most, and of p-values of further tests.
+        """
+        names = [*STATISTICS]
+        if self.probe is not None:
+            names.append("prefix")
+            seen = np.vstack([seen, np.log(np.maximum(self.probe.seen, _FLOOR))])
+            scores = np.log(np.maximum(self.probe.null, _FLOOR))
+            null = np.concatenate([null, scores[None]])
+        p = t_test(seen, null)
+        found = []
+        for k in range(seen.shape[1]):
+            p_values = {
+                name: float(x) for name, x in zip(names, p[:, k], strict=True) if np.isfinite(x)
+            } | (more or {})
+            smallest = min(1.0, len(p_values) * min(p_values.values(), default=1.0))
+            limit = self.level / max(len(p_values), 1)
+            word, share = self._word(k, seen[:, k], null[:, :, k], sinks[k], p_values, limit)
+            found.append(Found(word, share, smallest, p_values))
+        return found
+
+    def _word(
+        self, k: int, seen: Floats, null: Floats, sink: float, p: dict[str, float], limit: float
+    ) -> tuple[str, float]:
+        parts = np.exp(seen[:4])
+        total, usual = float(parts.sum()), np.exp(null[:4].mean(axis=1))
+        if min(p.values(), default=1.0) >= limit:
+            return "untrained-like", float(min(usual.sum() / max(total, _FLOOR), 1.0))
+        if self.probe is not None and self.probe.seen[k] >= INDUCTION and p["prefix"] < limit:
+            return "induction", float(self.probe.seen[k])
+        if total < UNIFORM:
+            return "uniform", float(np.exp(-total))
+        sure = np.array([p.get(name, 1.0) < limit for name in PARTS])
+        excess = np.where(sure, np.maximum(parts - usual, 0.0), 0.0)
+        if not excess.any():
+            more = total > usual.sum()
+            return ("mixed", 1.0) if more else ("quieter", total / float(usual.sum()))
+        share = excess / excess.sum()
+        if sink < SINK:  # salient tokens, whoever attends: what they are counts
+            share = np.array([0.0, share[1], share[2], share[3] + share[0]])
+        main = int(share.argmax())
+        if share[main] < 0.5:
+            return "mixed", float(share[main])
+        word = ("sink", "positional", "duplicate-token", "content")[main]
+        return word, float(share[main])
+
+
+def t_test(seen: Floats, null: Floats) -> Floats:
+    """Two-sided p-values of values against draws of the same law; NaN where draws do not vary.
+
+    Notes
+    -----
+    (x − ȳ)/(s √(1 + 1/B)) for B draws y has Student's law with B − 1 degrees of freedom, if x is
+    one more of them and they are Gaussian.
+
+    Examples
+    --------
+    >>> draws = np.array([[[-1.0], [0.0], [1.0]]])
+    >>> round(float(t_test(np.array([[0.0]]), draws)[0, 0]), 6)
+    1.0
+    """
+    from scipy.stats import t
+
+    n = null.shape[1]
+    spread = null.std(axis=1, ddof=1) * (1 + 1 / n) ** 0.5
+    z = (seen - null.mean(axis=1)) / np.maximum(spread, 1e-12)
+    return np.where(spread > 1e-9, 2 * t.sf(np.abs(z), n - 1), np.nan)
+
+
+def log_statistics(parts: Parts) -> Floats:
+    """Logarithms of what is tested: (statistics, …)."""
+    return np.log(np.maximum([getattr(parts, name) for name in STATISTICS], _FLOOR))
+
+
+def head_finding(
+    place: tuple[int, int],
+    found: Found,
+    k: int,
+    seen: Sequence[Parts],
+    null: Sequence[Parts],
+    words: tuple[str, ...] | None,
+    causal: bool,
+) -> HeadFinding:
+    """Put together what is known of a head; means are over texts."""
+
+    def mean(name: str) -> float:
+        return float(np.mean([getattr(parts, name)[k] for parts in seen]))
+
+    def usual(name: str) -> float:
+        logs = [np.log(np.maximum(getattr(parts, name)[:, k], _FLOOR)) for parts in null]
+        return float(np.exp(np.mean(logs)))
+
+    word = found.word
+    if word == "duplicate-token" and mean("induction") > mean("duplicate"):
+        word = "induction"
+    most = int(seen[0].most_attended[k])
+    return HeadFinding(
+        layer=place[0],
+        head=place[1],
+        verdict=word,
+        share=found.share,
+        agreement=1.0,
+        p_value=found.p_value,
+        p_values=found.p_values,
+        effect=None,
+        ablation=None,
+        output_norm=None,
+        output_change=None,
+        parts=HeadParts(*map(mean, PARTS)),
+        null_parts=HeadParts(*map(usual, PARTS)),
+        entropy=mean("entropy"),
+        inverse_temperature=mean("spread"),
+        null_inverse_temperature=usual("spread"),
+        sink_share=mean("most"),
+        most_attended=most,
+        most_attended_word=None if words is None else words[most],
+        first=mean("first"),
+        same=mean("same"),
+        previous=mean("previous"),
+        next=mean("next"),
+        prefix_matching=None,
+        null_prefix_matching=None,
+        is_dormant=mean("most") > DORMANT,
+        causal=causal,
+        spectrum=None,
+        sentence="",
+    )

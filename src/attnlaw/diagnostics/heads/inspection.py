@@ -1,248 +1,323 @@
-"""The head lab: which heads do what random queries and keys would not."""
+"""The head lab for models: trained or not, what heads are made of, how much they matter."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import replace
+from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from attnlaw._checks import Floats, count, real
+from attnlaw._checks import Floats, count, invalid_argument, real
+from attnlaw._extras import require
 from attnlaw._machine import one_blas_thread
+from attnlaw.data.readers.entries import bad_file
+from attnlaw.data.readers.tables import list_arrays
+from attnlaw.diagnostics.heads.decomposition import Parts, Places, decompose
+from attnlaw.diagnostics.heads.effect import head_effects
 from attnlaw.diagnostics.heads.findings import (
-    HeadFinding,
     HeadsReport,
+    Probe,
+    Verdicts,
+    head_finding,
     head_sentence,
+    log_statistics,
     report_sentence,
 )
 from attnlaw.diagnostics.heads.maps import AttentionMaps, attention_maps
-from attnlaw.diagnostics.heads.measures import (
-    POSITIONAL_PATTERNS,
-    common_row,
-    mean_distance,
-    positional_shares,
-    score_rank,
-    score_spread,
-)
-from attnlaw.diagnostics.heads.nulls import Measured, RandomHeads, Statistics
+from attnlaw.diagnostics.heads.models import LayerCall, LocalModel, Text, wrap_model
 
-__all__ = ["inspect_heads"]
+__all__ = ["inspect_model", "load_model", "model_attention"]
 
-COLLAPSED = 0.05  # variation of rows below which all tokens attend alike
-SATURATED = 0.1  # distance to one-hot rows below which a head chooses and does not weigh
-N_TESTS = len(Statistics._fields)
-_ASSUMED_DIMENSION = 64
-_POSSIBLE_DIMENSIONS = (32, 64, 128)  # where nothing is known of it
-_LARGEST_DIMENSION = 1024
-_RANKED = 16  # heads whose scores are looked at for the width
+_PROBES, _PROBE_LENGTH = 4, 64  # sequences of random tokens, repeated
 
 
-def inspect_heads(
-    attention: Any,
+def inspect_model(
+    model: str | Path | LocalModel,
+    texts: str | Sequence[str | Text],
     *,
-    head_dimension: int | None = None,
-    causal: bool | None = None,
+    n_draws: int = 19,
     level: float = 0.01,
-    max_tokens: int = 1024,
-    progress: Callable[[int], None] | None = None,
+    max_tokens: int = 256,
+    effect: bool = True,
+    rng: int = 0,
+    progress: Callable[[float], None] | None = None,
 ) -> HeadsReport:
-    """Compare each attention head with heads whose queries and keys are random.
+    """Compare each head of a model with its untrained counterparts on the same texts.
 
     Parameters
     ----------
-    attention : AttentionMaps or array of shape (layers, heads, n, n), (heads, n, n) or (n, n)
-        From `read_attention`, `model_attention` and the like, or plain weights after the softmax.
-    head_dimension : int, optional
-        d_k. Without it, what the maps know, or the rank of their logarithms (`score_rank`).
-    causal : bool, optional
-        Whether later tokens are masked; by default, whether nothing is there.
+    model : str, Path or LocalModel
+        A Hugging Face folder with .safetensors weights, a .gguf file, or what `load_model` gives.
+    texts : str or sequence of str
+        What it reads; also what `LocalModel.read` or `LocalModel.read_pieces` give.
+    n_draws : int
+        Untrained counterparts of each head.
     level : float
-        Chance of calling a random head structured.
+        Chance of calling an untrained head something else.
     max_tokens : int
-        More are left out: rows of the first are scaled to sum to one again.
+        Texts are cut there, and where the model ends.
+    effect : bool
+        Whether to estimate how much each head matters (`head_effects`).
+    rng : int
+        Seed of the draws and of the random tokens.
     progress : callable, optional
-        Called with the number of heads done so far.
+        Called with the share of the work that is done.
 
     Returns
     -------
     HeadsReport
-        A `HeadFinding` for each head, with its verdict.
+        A `HeadFinding` for each head.
 
     Notes
     -----
-    The inverse temperature β is the spread of log A within rows. The law of the squared singular
-    values of √n A_⊥ for random Q and K at that β, n and d_k is `law`, where theory
-    reaches; under a causal mask, for d_k < 10 and for β near √(log n) it is the mean of simulated
-    heads (of D^{1/2}(A − uniform), D = 1 … n, under a mask). Six statistics measure how far a head
-    is from random ones (`Statistics`), and their chance comes from simulated heads, which are
-    treated as the head is. The verdict is
+    An untrained counterpart has W_Q and W_K drawn anew, Gaussian with the Frobenius norms of the
+    head's and without biases, and all else the same: the actual inputs of its layer, mask,
+    rotation, grouped queries. Two-sided t-tests compare the logarithms of `STATISTICS`, means
+    over texts, with the draws, and so the prefix-matching score: mean attention, on 64 random
+    tokens that are repeated, from a token to the one that followed its copy. m tests share the
+    level; the p-value of a head is m times the smallest. The verdict is
 
-    - *collapsed* if all rows are alike: mean total variation to their common row below .05;
-    - else *structured* if the smallest of the six p-values is below level/6;
-    - else *saturated* if rows are one-hot: mean largest weight above .9;
-    - else *random-like*.
-
-    Where the width can be told neither from the maps nor by who gave them, the verdict is
-    *structured* only if it would be at widths 32, 64 and 128.
-
-    Tokens left out of a head with random Q and K leave a head with random Q and K.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> Q, K = rng.standard_normal((2, 2, 64, 16))
-    >>> K[1, :-1] += 1.5 * Q[1, 1:]         # the second head looks at the token before
-    >>> A = np.exp(Q @ K.transpose(0, 2, 1) / 4)
-    >>> report = inspect_heads(A / A.sum(axis=-1, keepdims=True))
-    >>> [head.verdict for head in report.heads], report.head_dimension
-    (['random-like', 'structured'], 16)
-    >>> report[0, 1].positional_pattern
-    'previous token'
+    - *untrained-like* if that is not below the level;
+    - else *induction* if the prefix-matching score is at least .3 and beyond the null's;
+    - else *uniform* if log(allowed) − entropy is below .1 nats;
+    - else *quieter* if no part is significantly above the null's;
+    - else *sink* (common row), *positional*, *duplicate-token* or *induction* (repetition) or
+      *content*, whichever holds half of the significant excess over the null, or *mixed*. A
+      common row counts as content if no token gets a fifth of the attention.
     """
-    maps = attention if isinstance(attention, AttentionMaps) else attention_maps(attention)
+    n_draws = count("n_draws", n_draws, at_least=5)
     alpha = float(real("level", level, above=0, below=1))
     most = count("max_tokens", max_tokens, at_least=8)
-    n_layers, n_heads, n_all, _ = maps.weights.shape
-    n = min(n_all, most)
-    notes = []
-    if n < n_all:
-        notes.append(f"The first {n} of {n_all} tokens were looked at.")
-    masks = [_is_causal(A) if causal is None else causal for _, _, A in _first(maps, n)]
-    if head_dimension is not None:
-        d, known = count("head_dimension", head_dimension), "given"
-    elif maps.head_dimension is not None:
-        d, known = maps.head_dimension, "known"
-    else:
-        d, known = _estimated_dimension(maps, masks, n)
+    given = [texts] if isinstance(texts, str) else list(texts)
+    if not given:
+        raise invalid_argument("texts", "at least one text", given)
+    lab = model if isinstance(model, LocalModel) else load_model(model)
+    read = [lab.read(text, most) if isinstance(text, str) else text for text in given]
+    steps = _Steps(progress, len(read) + 1, 0.8 if effect else 1.0)
+    with one_blas_thread():
+        captures = [lab.capture(text) for text in read]
+        seen, null = [], []
+        for text, calls in zip(read, captures, strict=True):
+            one = [_compare(lab, text, call, n_draws, rng) for call in steps.over(calls)]
+            seen.append(_stack([observed for observed, _ in one]))
+            null.append(_stack([drawn for _, drawn in one], axis=1))
+        probe = _probe(lab, n_draws, rng, steps)
+        effects = (
+            head_effects(lab, read, captures, rng=rng, progress=steps.rest) if effect else None
+        )
+    tests = [log_statistics(parts) for parts in seen], [log_statistics(parts) for parts in null]
+    verdicts = Verdicts(alpha, probe)
+    sinks = [parts.most for parts in seen]
+    overall = verdicts.of(*(np.mean(x, axis=0) for x in (*tests, sinks)))
+    single = [verdicts.of(x, y, z) for x, y, z in zip(*tests, sinks, strict=True)]
+    shape = (lab.n_layers, lab.n_heads)
     findings = []
-    for (layer, head, A), mask in zip(_first(maps, n), masks, strict=True):
-        widths = _POSSIBLE_DIMENSIONS if known == "assumed" else (d,)
-        with one_blas_thread():
-            by_width = [_inspect(A, layer, head, mask, w, alpha, maps.tokens) for w in widths]
-        findings.append(max(by_width, key=lambda finding: finding.p_value))
-        if progress is not None:
-            progress(len(findings))
-    zeros = sum(finding.zero_share > 0.01 for finding in findings)
-    if zeros:
-        notes.append(
-            f"{zeros} heads have weights that are exactly zero inside the mask: scores too low "
-            "for the digits that were kept, or a window."
-        )
-    if known == "assumed":
-        notes.append(
-            "The head dimension could not be told from the maps: a head is called structured only "
-            f"if it would be at {', '.join(map(str, _POSSIBLE_DIMENSIONS))}."
-        )
+    for k, (layer, head) in enumerate(np.ndindex(shape)):
+        agreement = np.mean([one[k].word == overall[k].word for one in single])
+        finding = head_finding((layer, head), overall[k], k, seen, null, read[0].words, lab.causal)
+        extra: dict[str, Any] = {"agreement": float(agreement)}
+        if probe is not None:
+            extra["prefix_matching"] = float(probe.seen[k])
+            extra["null_prefix_matching"] = float(np.exp(np.log(probe.null[:, k]).mean()))
+        if effects is not None:
+            extra["effect"] = float(effects.effect[layer, head])
+            extra["output_norm"] = float(effects.output_norm[layer, head])
+            extra["output_change"] = float(effects.output_change[layer, head])
+        finding = replace(finding, **extra)
+        findings.append(replace(finding, sentence=head_sentence(finding)))
     return HeadsReport(
-        source=maps.source,
-        n_layers=n_layers,
-        n_heads=n_heads,
-        n_tokens=n,
-        head_dimension=d,
-        head_dimension_from=known,
+        source=lab.source,
+        n_layers=lab.n_layers,
+        n_heads=lab.n_heads,
+        n_tokens=tuple(len(text.ids) for text in read),
+        head_dimension=lab.head_dimension,
+        head_dimension_from="known",
+        null="the same inputs, with W_Q and W_K redrawn",
+        n_draws=n_draws,
         level=alpha,
-        tokens=None if maps.tokens is None else maps.tokens[:n],
+        effect_unit=lab.effect_unit if effect else None,
+        tokens=read[0].words,
+        layer_ablations=None,
         heads=tuple(findings),
-        notes=tuple(notes),
+        notes=(),
         verdict=report_sentence(tuple(findings), alpha),
     )
 
 
-def _first(maps: AttentionMaps, n: int) -> Any:
-    """Go through the maps of the first n tokens."""
-    for layer, head, A in maps:
-        part = A[:n, :n]
-        sums = part.sum(axis=1, keepdims=True)
-        yield layer, head, np.where(sums > 0, part, 1.0) / np.where(sums > 0, sums, n)
+def _compare(
+    lab: LocalModel, text: Text, call: LayerCall, n_draws: int, seed: int
+) -> tuple[Parts, Parts]:
+    """Split the maps of one layer, and those of its untrained counterparts (draws, heads)."""
+    places = _places(lab, text, call.weights)
+    drawn = [lab.redrawn(call, _generator(seed, call.layer, k)) for k in range(n_draws)]
+    null = decompose(np.concatenate(drawn), places)
+    return decompose(call.weights, places), Parts(*(x.reshape(n_draws, -1) for x in null))
 
 
-def _is_causal(A: Floats) -> bool:
-    return not np.triu(A, k=1).any()
+def _generator(seed: int, layer: int, draw: int) -> np.random.Generator:
+    """Return the source of one draw, the same for each text."""
+    return np.random.default_rng([seed, layer, draw])
 
 
-def _estimated_dimension(maps: AttentionMaps, masks: list[bool], n: int) -> tuple[int, str]:
-    """Width that the heads of a model share, by the rank of their scores or their moments."""
-    step = -(-len(masks) // _RANKED)
-    found = [
-        score_rank(A, causal=mask)
-        for k, ((_, _, A), mask) in enumerate(zip(_first(maps, n), masks, strict=True))
-        if k % step == 0 and score_spread(A, causal=mask).zero_share < 0.01
-    ]
-    ranks = [r.rank for r in found if r.rank is not None]
-    if ranks and 2 * len(ranks) >= len(found):
-        return int(np.median(ranks)), "estimated by the rank of the scores"
-    moments = [r.moment for r in found]
-    if not moments:
-        return _ASSUMED_DIMENSION, "assumed"
-    least = n // 2 - 1 if masks[0] else n - 1  # scores that fill the space have no smaller rank
-    guess = np.clip(np.median(moments), min(least, _LARGEST_DIMENSION), _LARGEST_DIMENSION)
-    return round(float(guess)), "estimated by the fourth moment of the scores"
+def _places(lab: LocalModel, text: Text, weights: Floats) -> Places:
+    """Read the mask off the maps: later tokens, and a window of earlier ones."""
+    n = len(text.ids)
+    reach = np.flatnonzero(np.any(weights > 0, axis=0)[-1])
+    window = n - int(reach[0])
+    return Places.of(n, causal=lab.causal, ids=text.ids, window=window if window < n else None)
 
 
-def _inspect(
-    A: Floats,
-    layer: int,
-    head: int,
-    causal: bool,
-    d: int,
-    level: float,
-    tokens: tuple[str, ...] | None,
-) -> HeadFinding:
-    n = len(A)
-    scores = score_spread(A, causal=causal)
-    measured = Measured.of(A, causal=causal)
-    beta, spectrum = measured.inverse_temperature, measured.spectrum
-    shares, ratios = positional_shares(A, causal=causal)
-    pattern = int(ratios.argmax())
-    row = common_row(A, causal=causal)
-    variation = mean_distance(A, row, causal=causal)
-    peak = float(A.max(axis=1).mean())
-    heads = RandomHeads(n_tokens=n, head_dimension=d, causal=causal)
-    if beta < 1e-6:  # exactly uniform: nothing to compare
-        seen = limits = Statistics(*np.zeros(N_TESTS))
-        p_values = Statistics(*np.ones(N_TESTS))
-        law, edge = np.zeros(n), 0.0
-    else:
-        seen = heads.compare(measured)
-        p_values, limits = heads.p_values(seen, beta), heads.limits(level / N_TESTS, beta)
-        law = heads.predicted(beta) ** 2
-        edge = float(law[-1]) * heads.limits(0.01, beta).top
-    p = min(1.0, N_TESTS * min(p_values))
-    if variation < COLLAPSED:
-        verdict = "collapsed"
-    elif p < level:
-        verdict = "structured"
-    else:
-        verdict = "saturated" if peak > 1 - SATURATED else "random-like"
-    columns = A.sum(axis=0) / n
-    squared_norm = float(np.sum(A**2))
-    finding = HeadFinding(
-        layer=layer,
-        head=head,
-        verdict=verdict,
-        structure=seen.structure,
-        p_value=p,
-        inverse_temperature=scores.inverse_temperature,
-        causal=causal,
-        null="theory" if heads.follows_theory(beta) else "simulation",
-        distance=seen.distance,
-        n_outliers=int(np.sum(spectrum > edge)) if edge else 0,
-        top=float(spectrum[-1]),
-        bulk_edge=float(law[-1]),
-        outlier_limit=edge,
-        stable_rank=squared_norm / float(np.linalg.eigvalsh(A @ A.T)[-1]),
-        distance_to_uniform=mean_distance(A, np.full(n, 1 / n), causal=causal),
-        distance_to_one_hot=1 - peak,
-        row_variation=variation,
-        positional_pattern=POSITIONAL_PATTERNS[pattern],
-        positional_share=float(shares[pattern]),
-        most_attended=int(columns.argmax()),
-        most_attended_share=float(columns.max()),
-        zero_share=scores.zero_share,
-        statistics=seen,
-        limits=limits,
-        p_values=p_values,
-        sentence="",
-        squared_singular_values=spectrum,
-        predicted=law,
+def _probe(lab: LocalModel, n_draws: int, seed: int, steps: "_Steps") -> Probe | None:
+    """Prefix-matching scores on random tokens that are repeated, of heads and counterparts.
+
+    Of heads the mean over several sequences, of counterparts the score on the first, which varies
+    more. None for a model that reads too few tokens.
+    """
+    length = min(_PROBE_LENGTH, (lab.longest - 2) // 2)
+    if length < 8:
+        return None
+    rng = np.random.default_rng([seed, 1])
+    texts = [lab.repeated_text(length, rng) for _ in range(_PROBES)]
+    captures = [lab.capture(text) for text, _ in texts]
+    start = texts[0][1]
+    seen, null = [], []
+    for layer in steps.over(range(lab.n_layers)):
+        scores = [_prefix(calls[layer].weights, start, length) for calls in captures]
+        seen.append(np.mean(scores, axis=0))
+        call = captures[0][layer]
+        drawn = (lab.redrawn(call, _generator(seed, layer, k)) for k in range(n_draws))
+        null.append([_prefix(weights, start, length) for weights in drawn])
+    return Probe(np.concatenate(seen), np.concatenate(null, axis=1))
+
+
+def _prefix(weights: Floats, start: int, length: int) -> Floats:
+    """Mean attention from the second copy of a token to what followed the first."""
+    i = start + length + np.arange(length - 1)
+    return np.asarray(weights[:, i, i - length + 1].mean(axis=1, dtype=np.float64))
+
+
+def _stack(parts: Sequence[Parts], axis: int = 0) -> Parts:
+    return Parts(*(np.concatenate(x, axis=axis) for x in zip(*parts, strict=True)))
+
+
+def load_model(path: str | Path) -> LocalModel:
+    """Load a local Hugging Face folder or .gguf file, on the CPU.
+
+    Pickles are refused, and so is code that comes with a model; nothing is downloaded. A model
+    saved with the part that predicts tokens is loaded with it.
+    """
+    path = Path(path)
+    list_arrays(path)  # one sentence about a bad file, before anything is imported
+    folder, file = (path, {}) if path.is_dir() else (path.parent, {"gguf_file": path.name})
+    if path.is_dir() and not (path / "config.json").is_file():
+        raise bad_file(path, "hold a config.json", "none")
+    if path.is_file() and path.suffix != ".gguf":
+        raise bad_file(path, "be a Hugging Face folder or a .gguf file", f"a {path.suffix} file")
+    torch: Any = require("torch", extra="hf", purpose="Running a model")
+    transformers: Any = require("transformers", extra="hf", purpose="Running a model")
+    options = {
+        "local_files_only": True,
+        "use_safetensors": True,
+        "attn_implementation": "eager",  # the others do not return weights
+        "dtype": torch.float32,
+        **file,
+    }
+    with _quietly(transformers):
+        try:
+            tokenizer = transformers.AutoTokenizer.from_pretrained(
+                folder, local_files_only=True, **file
+            )
+            config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, **file)
+            model = None
+            for kind in _kinds(transformers, config, bool(file)):
+                model, found = kind.from_pretrained(folder, output_loading_info=True, **options)
+                if not found["missing_keys"]:
+                    break
+            else:
+                model = transformers.AutoModel.from_pretrained(folder, **options)
+        except ImportError:
+            raise
+        except Exception as error:  # transformers raises all kinds
+            reason = str(error).strip().split("\n")[0][:200] or type(error).__name__
+            raise bad_file(path, "be a model that transformers can load", reason) from None
+        return wrap_model(model.eval(), tokenizer, str(path))
+
+
+def model_attention(
+    model: str | Path | LocalModel, text: str | Text, *, max_tokens: int = 512
+) -> AttentionMaps:
+    """Run a local model on a text, on the CPU, and return the attention of all heads.
+
+    Parameters
+    ----------
+    model : str, Path or LocalModel
+        A Hugging Face folder with config.json, a tokenizer and .safetensors weights (pickles are
+        refused, and so is code that comes with a model), a .gguf file, or what `load_model` gives.
+    text : str
+        What it reads.
+    max_tokens : int
+        The text is cut there, and where the model ends.
+
+    Returns
+    -------
+    AttentionMaps
+        With the head dimension and the words.
+    """
+    most = count("max_tokens", max_tokens, at_least=8)
+    lab = model if isinstance(model, LocalModel) else load_model(model)
+    read = lab.read(text, most) if isinstance(text, str) else text
+    weights = np.stack([call.weights for call in lab.capture(read)])
+    return attention_maps(
+        weights, head_dimension=lab.head_dimension, tokens=read.words, source=lab.source
     )
-    return replace(finding, sentence=head_sentence(finding, tokens))
+
+
+def _kinds(transformers: Any, config: Any, is_gguf: bool) -> Iterator[Any]:
+    """Go through the classes with which a model that predicts tokens may be loaded."""
+    names = " ".join(getattr(config, "architectures", None) or ())
+    if is_gguf or "CausalLM" in names or "LMHead" in names:
+        yield transformers.AutoModelForCausalLM
+    elif "MaskedLM" in names or "ForPreTraining" in names:
+        yield transformers.AutoModelForMaskedLM
+
+
+@contextmanager
+def _quietly(transformers: Any) -> Iterator[None]:
+    """Keep a library that prints from printing."""
+    import warnings
+
+    logging = transformers.utils.logging
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        with warnings.catch_warnings(), redirect_stderr(StringIO()):  # bars of its own, too
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+class _Steps:
+    """Progress over several loops of about the same length."""
+
+    def __init__(self, tell: Callable[[float], None] | None, n_loops: int, until: float) -> None:
+        self.tell, self.loops, self.until, self.done = tell, n_loops, until, 0
+
+    def over(self, items: Any, length: int | None = None) -> Any:
+        """Go through items, telling the share that is done after each."""
+        total = len(items) if length is None else length
+        for k, item in enumerate(items, start=1):
+            yield item
+            if self.tell is not None:
+                self.tell(self.until * (self.done + k / total) / self.loops)
+        self.done += 1
+
+    def rest(self, share: float) -> None:
+        """Tell of the part after the loops."""
+        if self.tell is not None:
+            self.tell(self.until + (1 - self.until) * share)

@@ -38,7 +38,7 @@ CONTROLS = (
     ),
     Control(
         name="head", label="Attention head", kind="text", section="File", default="",
-        hint="Such as L0H2, or a click on the map; empty shows the most structured one.",
+        hint="Such as L0H2, or a click on the map; empty shows the one farthest from the null.",
     ),
     Control(
         name="example", label="Or an example", kind="choice", section="Example", default="table",

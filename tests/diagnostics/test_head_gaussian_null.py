@@ -1,15 +1,12 @@
-"""What is read off one attention map: temperature, width, distances, patterns."""
+"""What is read off a saved map: temperature, width, singular values beside their law."""
 
 import numpy as np
 import pytest
 from drawn_heads import queries_and_keys, scores, softmax
 
-from attnlaw.diagnostics.heads.measures import (
-    POSITIONAL_PATTERNS,
+from attnlaw.diagnostics.heads.gaussian_null import (
     centred_spectrum,
-    common_row,
-    mean_distance,
-    positional_shares,
+    compare_spectrum,
     score_rank,
     score_spread,
 )
@@ -80,30 +77,21 @@ def test_causal_rows_have_equal_energy():
     np.testing.assert_allclose(traces, rows.sum(axis=1), rtol=1e-9)
 
 
-def test_common_row_of_masked_rows_is_recovered():
-    a = np.random.default_rng(5).dirichlet(np.ones(25))
-    A = np.tril(np.tile(a, (25, 1)))
-    A /= A.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(common_row(A, causal=True), a, atol=1e-6)
-    assert mean_distance(A, a, causal=True) < 1e-12
-    assert mean_distance(A, a[::-1], causal=True) > 0.1
-
-
 @pytest.mark.parametrize("causal", [False, True])
-def test_random_heads_have_no_place(causal):
-    heads = softmax(scores(*queries_and_keys(300, 30, 16, np.random.default_rng(6))), causal)
-    ratios = np.array([positional_shares(A, causal=causal)[1] for A in heads])
-    possible = ratios.mean(axis=0) > 0
-    assert [p for p, ok in zip(POSITIONAL_PATTERNS, possible, strict=True) if not ok] == (
-        ["next token", "last token"] if causal else []
-    )
-    error = ratios.std(axis=0, ddof=1) / 300**0.5
-    # later rows of a masked head have fewer than n entries: the softmax bends the mean upwards
-    assert (np.abs(ratios.mean(axis=0) - 1)[possible] < 5 * error[possible] + 0.05).all()
+def test_random_heads_have_the_spectrum_of_the_law(causal):
+    """Few random heads are far from the law, and heads with another width are."""
+    rng = np.random.default_rng(8)
+    heads = softmax(scores(*queries_and_keys(60, 48, 16, rng)), causal)
+    p = np.array([compare_spectrum(A, 16, 1.0, causal=causal).p_value for A in heads])
+    assert compare_spectrum(heads[0], 16, 1.0, causal=causal).law_from == "theory"
+    assert np.sum(p < 0.05) <= 11  # binomial: 3 on average, above 11 once in 10,000
+    wrong = [compare_spectrum(A, 4, 1.0, causal=causal).p_value for A in heads]
+    assert np.sum(np.array(wrong) < 0.05) > 40  # the law of another width would be noticed
 
 
-@pytest.mark.parametrize(("offset", "pattern"), [(0, 0), (-1, 1), (1, 2)])
-def test_shifts_are_positional_patterns(offset, pattern):
-    A = np.eye(12, k=offset)
-    A[A.sum(axis=1) == 0, 5] = 1
-    assert positional_shares(A, causal=False)[1].argmax() == pattern
+def test_spectrum_beyond_the_regime_of_theory_is_simulated():
+    A = softmax(scores(*queries_and_keys(1, 48, 16, np.random.default_rng(9)), 6.0))[0]
+    found = compare_spectrum(A, 16, 6.0, causal=False)
+    assert found.law_from == "simulation"
+    assert found.p_value > 1e-3
+    assert found.predicted.sum() == pytest.approx(found.squared_singular_values.sum())
