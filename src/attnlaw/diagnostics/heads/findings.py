@@ -292,10 +292,12 @@ class Verdicts:
     ) -> tuple[str, float]:
         parts = np.exp(seen[:4])
         total, usual = float(parts.sum()), np.exp(null[:4].mean(axis=1))
+        if self.probe is not None and self.probe.seen[k] >= max(
+            INDUCTION, 2 * float(self.probe.null[:, k].max())
+        ):
+            return "induction", float(self.probe.seen[k])
         if min(p.values(), default=1.0) >= limit:
             return "untrained-like", float(min(usual.sum() / max(total, _FLOOR), 1.0))
-        if self.probe is not None and self.probe.seen[k] >= INDUCTION and p["prefix"] < limit:
-            return "induction", float(self.probe.seen[k])
         if total < UNIFORM:
             return "uniform", float(np.exp(-total))
         sure = np.array([p.get(name, 1.0) < limit for name in PARTS])

@@ -79,8 +79,8 @@ def inspect_model(
     tokens that are repeated, from a token to the one that followed its copy. m tests share the
     level; the p-value of a head is m times the smallest. The verdict is
 
-    - *untrained-like* if that is not below the level;
-    - else *induction* if the prefix-matching score is at least .3 and beyond the null's;
+    - *induction* if the prefix-matching score is at least .3 and twice that of any draw;
+    - else *untrained-like* if the p-value is not below the level;
     - else *uniform* if log(allowed) − entropy is below .1 nats;
     - else *quieter* if no part is significantly above the null's;
     - else *sink* (common row), *positional*, *duplicate-token* or *induction* (repetition) or
