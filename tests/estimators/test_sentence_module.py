@@ -22,7 +22,7 @@ TEXTS = [
 pytestmark = pytest.mark.filterwarnings("ignore")  # of packages that are not ours
 
 SETTINGS = [
-    {"weights": "mean+max", "token_weights": "sif", "whitening": 0.5},
+    {"weights": "mean+max", "token_weights": "sif", "whitening": 5.0},
     {"weights": "trained", "token_weights": "idf", "components_removed": 1},
     {"weights": "late"},
 ]
@@ -39,13 +39,15 @@ def test_an_encoder_with_the_pooling_encodes_alike(tmp_path, settings):
         pytest.skip(str(missing))
     found = embed_texts(TEXTS, folder, length=64)
     pooling = AttentionPooling(**settings)
-    y = np.arange(len(TEXTS)) % 4
-    pooling.fit(found.sequences, y, mask=found.mask, tokens=found.tokens)
+    rows = np.arange(1000) % len(TEXTS)  # more texts than dimensions: whitening magnifies rounding
+    noise = np.random.default_rng(0).standard_normal((1000, *found.sequences.shape[1:]))
+    many = (found.sequences[rows] + 0.3 * noise).astype(np.float32)
+    pooling.fit(many, rows % 4, mask=found.mask[rows], tokens=found.tokens[rows])
     wanted = pooling.transform(found.sequences, mask=found.mask, tokens=found.tokens)
     modules = [Transformer(str(folder)), pooling.to_sentence_transformers()]
     model = SentenceTransformer(modules=modules, device="cpu")
     model.save(str(tmp_path))
-    again = SentenceTransformer(str(tmp_path), device="cpu", local_files_only=True)
+    again = SentenceTransformer(str(tmp_path), device="cpu", trust_remote_code=True)
     scale = np.abs(wanted).max()
     for each in (model, again):
         # Hidden states depend on the batch in the last digits, so the module is given the same.
@@ -59,7 +61,7 @@ def test_an_encoder_with_the_pooling_encodes_alike(tmp_path, settings):
         ours = each.encode(TEXTS)
         inside = each[1](each[0](each.preprocess(TEXTS)))["sentence_embedding"].detach().numpy()
         assert_allclose(ours / scale, inside / scale, atol=1e-6)
-        assert_allclose(ours / scale, wanted / scale, atol=1e-4)  # another batch
+        assert_allclose(ours / scale, wanted / scale, atol=1e-5)  # another batch
     assert not list(tmp_path.rglob("*.bin")) + list(tmp_path.rglob("*.pkl"))
 
 
@@ -81,5 +83,5 @@ def test_a_static_table_with_the_pooling_encodes_alike(tmp_path):
     model = SentenceTransformer(modules=modules, device="cpu")
     assert_allclose(model.encode(TEXTS), wanted, atol=1e-6)
     model.save(str(tmp_path))
-    again = SentenceTransformer(str(tmp_path), device="cpu", local_files_only=True)
+    again = SentenceTransformer(str(tmp_path), device="cpu", trust_remote_code=True)
     assert_allclose(again.encode(TEXTS), wanted, atol=1e-6)

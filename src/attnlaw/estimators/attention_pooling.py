@@ -282,7 +282,8 @@ class AttentionPooling(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """Return the pooling as a module of sentence-transformers, to follow its Transformer.
 
         ``SentenceTransformer(modules=[Transformer(folder), pooling.to_sentence_transformers()])``
-        pools as `transform` does; saving and loading that model needs attnlaw installed.
+        pools as `transform` does. Loading what that model saves needs attnlaw installed, and
+        ``trust_remote_code=True``, since it is code from elsewhere.
         """
         from attnlaw.estimators.sentence_module import PoolingModule
 

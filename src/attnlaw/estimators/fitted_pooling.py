@@ -74,8 +74,11 @@ class FittedPooling:
         return pool(data, weights, self.importance_of(ids), scale=self.scale)
 
     def apply(self, data: Sequences, ids: NDArray[Any] | None = None) -> Rows:
-        """Return one vector a sequence."""
-        return self.processing.apply(self.pooled(data, ids))
+        """Return one vector a sequence; processed in double precision, which whitening needs."""
+        pooled = self.pooled(data, ids)
+        if self.processing.mean is None:
+            return pooled
+        return self.processing.apply(pooled.astype(np.float64)).astype(pooled.dtype)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return what was learned as plain arrays."""

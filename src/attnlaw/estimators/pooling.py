@@ -273,13 +273,15 @@ class RowSpectrum:
         self.mean = rows.mean(axis=0, dtype=np.float64)
         X = rows - self.mean.astype(rows.dtype)
         small = n < self.dimension
-        values, vectors = np.linalg.eigh((X @ X.T if small else X.T @ X) / rows.dtype.type(n))
+        if small:  # eigenvectors are made by division, which single precision does not survive
+            X = X.astype(np.float64)
+        values, vectors = np.linalg.eigh((X @ X.T if small else X.T @ X) / X.dtype.type(n))
         values = np.maximum(values[::-1].astype(np.float64), 0.0)
         vectors = vectors[:, ::-1]
         if small:
-            kept = values > 1e-6 * values[0]
+            kept = values > 1e-10 * values[0]
             values = values[kept]
-            vectors = (X.T @ vectors[:, kept]) / np.sqrt(n * values).astype(rows.dtype)
+            vectors = (X.T @ vectors[:, kept]) / np.sqrt(n * values)
         self.values, self.vectors = values, vectors  # falling; (d, rank)
 
     def processing(self, n_removed: int | None, whitening: float | None) -> PostProcessing:

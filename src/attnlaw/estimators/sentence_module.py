@@ -33,10 +33,10 @@ class PoolingModule(Module):
         self.pooling = pooling
         self.fitted = pooling.fitted
         post = self.fitted.processing
-        for name in ("mean", "components", "matrix"):
-            value = getattr(post, name)
-            tensor = None if value is None else torch.tensor(value, dtype=torch.float32)
-            self.register_buffer(name, tensor, persistent=False)
+        self._post = [  # not buffers, which are cast with the model
+            None if value is None else torch.tensor(np.array(value), dtype=torch.float64)
+            for value in (post.mean, post.components, post.matrix)
+        ]
 
     def forward(self, features: Features, **_: Any) -> Features:
         """Pool the tokens of each text."""
@@ -69,13 +69,14 @@ class PoolingModule(Module):
         return features
 
     def _processed(self, X: torch.Tensor) -> torch.Tensor:
-        if self.mean is None:
+        """Process in double precision, whatever the model was cast to: whitening needs it."""
+        if self.fitted.processing.mean is None:
             return X
-        X = X - self.mean.to(X.dtype)
-        if self.components is not None and len(self.components):
-            U = self.components.to(X.dtype)
-            X = X - (X @ U.T) @ U
-        return X if self.matrix is None else X @ self.matrix.to(X.dtype)
+        mean, components, matrix = (None if t is None else t.to(X.device) for t in self._post)
+        Z = X.double() - mean
+        if components is not None and len(components):
+            Z = Z - (Z @ components.T) @ components
+        return (Z if matrix is None else Z @ matrix).to(X.dtype)
 
     def get_embedding_dimension(self) -> int:
         """Return the number of coordinates of a pooled vector."""
