@@ -133,7 +133,7 @@ def test_what_no_cell_could_do_is_told_before_there_is_a_store(run, grid, tmp_pa
 
 
 def test_the_examples_of_the_help_run(run, tmp_path, monkeypatch):
-    """As printed, on a smaller grid, but for the one that needs a cluster."""
+    """As printed, on a smaller grid, but for those that need a cluster."""
     text = (EXAMPLES / "phase_transition.toml").read_text()
     assert load_sweep(EXAMPLES / "phase_transition.toml").n_cells == 3 * 3 * 4
     small = text.replace("[100, 200, 400]", "[20, 30, 40]").replace(
@@ -144,7 +144,7 @@ def test_the_examples_of_the_help_run(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     _, out, _ = run("sweep", "--help")
     lines = out.split("Examples:")[1].strip().splitlines()
-    assert len(lines) == 3
+    assert len(lines) == 4
     for line in lines[:2]:
         code, answer, err = run(*line.split()[1:])
         assert code == 0, err

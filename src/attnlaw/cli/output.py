@@ -181,7 +181,8 @@ def _cut(text: str, width: int) -> str:
 
 def _terminal_width() -> int:
     """Return the width of the terminal; without one, or without COLUMNS, all that is needed."""
-    is_known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
+    has_terminal = sys.stdout is not None and sys.stdout.isatty()
+    is_known = has_terminal or os.environ.get("COLUMNS", "").isdigit()
     return shutil.get_terminal_size().columns if is_known else 10**6
 
 

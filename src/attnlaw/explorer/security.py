@@ -110,7 +110,7 @@ def guard(app: Dash, host: str, token: str | None) -> None:
     def _fail(error: Exception) -> Response:
         if isinstance(error, HTTPException):
             return _refusal(error.code or 500, f"{error.name}.")
-        _log.info("refused a request", exc_info=error)
+        _log.debug("refused a request", exc_info=error)
         return _refusal(400, f"The request fails with {type(error).__name__}: it is no page's.")
 
 
