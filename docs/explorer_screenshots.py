@@ -1,6 +1,7 @@
-"""Take the screenshots of the how-to page: python docs/explorer_screenshots.py."""
+"""Take the screenshots of the how-to page: python docs/explorer_screenshots.py [NAME …]."""
 
 import shutil
+import sys
 import threading
 from pathlib import Path
 
@@ -16,6 +17,8 @@ def run(name, done):
     def steps(page):
         page.locator(f"#{name}-run").click()
         page.locator(f"#{name}-status").get_by_text(done).wait_for(timeout=90_000)
+        if name != "data":  # the picture follows
+            page.locator(f"#{name}-comparison").wait_for(timeout=90_000)
 
     return steps
 
@@ -35,6 +38,7 @@ SHOTS = {
 
 
 def main():
+    chosen = sys.argv[1:] or SHOTS
     server = serve("127.0.0.1", 0)
     threading.Thread(target=server.run, daemon=True).start()
     with sync_playwright() as playwright:
@@ -42,6 +46,8 @@ def main():
             executable_path=shutil.which("chromium"), args=ARGUMENTS
         )
         for name, (path, theme, width, height, steps) in SHOTS.items():
+            if name not in chosen:
+                continue
             page = browser.new_page(
                 viewport={"width": width, "height": height}, color_scheme=theme
             )

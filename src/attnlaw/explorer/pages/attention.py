@@ -128,7 +128,7 @@ def _trials(values: Values) -> tuple[int, Callable[[], Any]]:
 
 def _law_trace(law: Law, right: float, name: str, colour: str = style.PREDICTED) -> Trace:
     """Return a law over singular values, as the masses of narrow bins."""
-    bins = np.linspace(0, right, 141)
+    bins = np.linspace(0, right, 361)
     mass = np.diff(law.cdf(bins**2))
     return line((bins[1:] + bins[:-1]) / 2, mass / np.diff(bins), name, colour)
 
