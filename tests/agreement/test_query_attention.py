@@ -72,3 +72,38 @@ def test_random_softmax_has_the_gains_of_its_draws(causal):
         assert abs(values.mean() - expected) < 5 * error
     equal = al.theory.random_attention_gains(R, 0.0, causal=causal)
     assert alpha / kappa < equal[0] / equal[1]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"inverse_temperature": 0.5}, {"marker_norm": 1.5, "informative_tokens": 1200}],
+    ids=["strong marker", "weak marker"],
+)
+def test_learned_query_is_a_given_one_with_the_overlap_of_the_spike(changes, z_score):
+    settings = {"inverse_temperature": 0.75, "dimension": 150, "n_samples": 900} | changes
+    right = replace(MODEL, signal_norm=1.0, query="learned", **settings)
+    seen, predicted = al.simulate(right, n_trials=40, rng=3), al.predict(right)
+    perfect = al.predict(replace(right, query="given"))
+    assert abs(z_score(seen.squared_overlap, predicted.squared_overlap)) < 5
+    assert abs(z_score(seen.top_eigenvalue, predicted.top_eigenvalue)) < 5
+    assert abs(z_score(seen.top_eigenvalue, perfect.top_eigenvalue)) > 5
+
+
+def test_scores_of_the_tokens_that_were_learned_from_are_spread_out_too_much():
+    """Variance (1 + δ/θ)² and distance ρ‖ν‖(1 + δ/θ): the leave-one-out correction."""
+    model = replace(MODEL, dimension=300, query="learned")
+    rho, share, n = al.theory.learned_query_overlap(model), 0.15, 600
+    stretch = 1 + 300 / 4000 / (share * (1 - share) * 4)
+    drawn = []
+    for seed in range(20):
+        E = np.random.default_rng(seed).standard_normal((4000, 300))
+        E[:300, 0] += 1.5
+        E[300:n, 0] -= 1.5
+        E[:n, 1] += 2.0
+        _, _, (q, *_) = np.linalg.svd(E - E.mean(axis=0), full_matrices=False)
+        h = E @ (q * np.sign(q[1]))
+        drawn.append((q[1] ** 2, h[n:].std(), h[:n].mean() - h[n:].mean()))
+    means, errors = np.mean(drawn, axis=0), np.std(drawn, axis=0, ddof=1) / np.sqrt(20)
+    expected = np.array([rho**2, stretch, 2 * rho * stretch])
+    assert np.all(np.abs(means - expected) < 5 * errors)
+    assert abs(means[1] - 1) > 20 * errors[1]

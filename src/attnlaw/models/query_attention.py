@@ -39,7 +39,11 @@ class QueryAttention(Model[Alignment]):
     signal_norm, marker_norm : float
         ‖μ‖ and ‖ν‖.
     query_overlap : float
-        ρ, between 0 and 1.
+        ρ, between 0 and 1, of a given query.
+    query : "given" or "learned"
+        With "learned" q is the leading eigenvector of the table itself, centred; ρ is then what
+        it finds of the marker, and scores are scaled so that those of other tokens have mean 0
+        and variance 1.
     scoring : "exponential", "softmax" or "sigmoid"
         Weight of a token before the sum over the sequence: e^{βh}/L; e^{βh} over the sum of them
         in its sequence; or 1/(1 + e^{−βh + …}), at β = n the chance that the token is informative.
@@ -69,6 +73,7 @@ class QueryAttention(Model[Alignment]):
     query_overlap: float = 1.0  # ρ
     scoring: Scoring = "softmax"
     inverse_temperature: float = 0.0  # β
+    query: Literal["given", "learned"] = "given"
 
     def __post_init__(self) -> None:
         for name, least in (("dimension", 3), ("n_samples", 2), ("length", 2), ("n_tokens", 4)):
@@ -84,6 +89,8 @@ class QueryAttention(Model[Alignment]):
         overlap = float(real("query_overlap", self.query_overlap, at_least=0, at_most=1))
         set_field(self, "query_overlap", overlap)
         choice("scoring", self.scoring, ("exponential", "softmax", "sigmoid"))
+        if choice("query", self.query, ("given", "learned")) == "learned" and overlap != 1:
+            raise invalid_argument("query_overlap", "left out for a learned query", overlap)
 
     @property
     def separation(self) -> float:

@@ -55,22 +55,18 @@ def simulate_query_attention(
 
 
 def sample_query_attention(model: QueryAttention, rng: np.random.Generator) -> Floats:
-    """Draw a table and sequences from it, and pool them: shape (N, d − 1).
+    """Draw a table and sequences from it, and pool them: shape (N, d − 1), or (N, d) if learned.
 
     Notes
     -----
-    Coordinates without the query's: the signal first, then what the query misses of the marker.
+    Coordinates without that of a given query: the signal first, then what it misses of the
+    marker.
     Informative tokens are the first rows of the table, +1 before −1.
     """
-    d, V, N = model.sizes
+    _, V, N = model.sizes
     n_informative, L = model.informative_tokens, model.length
-    Z = rng.standard_normal((V, d - 1))
-    h = rng.standard_normal(V)
-    h[:n_informative] += model.separation
+    Z, h = (_learned_table if model.query == "learned" else _given_table)(model, rng)
     half = n_informative // 2
-    Z[:half, 0] += model.signal_norm
-    Z[half:n_informative, 0] -= model.signal_norm
-    Z[:n_informative, 1] += model.marker_norm * np.sqrt(1 - model.query_overlap**2)
     labels = rng.choice(2, size=(N, 1))
     informed = half * labels + rng.integers(half, size=(N, L))
     others = n_informative + rng.integers(V - n_informative, size=(N, L))
@@ -82,6 +78,34 @@ def sample_query_attention(model: QueryAttention, rng: np.random.Generator) -> F
         g /= L * _mean_importance(model, h)
     starts = np.arange(0, N * L + 1, L)
     return np.asarray(csr_array((g.ravel(), tokens.ravel(), starts), shape=(N, V)) @ Z)
+
+
+def _given_table(model: QueryAttention, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Draw a table without the query's coordinate, and the scores."""
+    d, V, _ = model.sizes
+    n = model.informative_tokens
+    Z = rng.standard_normal((V, d - 1))
+    h = rng.standard_normal(V)
+    h[:n] += model.separation
+    Z[: n // 2, 0] += model.signal_norm
+    Z[n // 2 : n, 0] -= model.signal_norm
+    Z[:n, 1] += model.marker_norm * np.sqrt(1 - model.query_overlap**2)
+    return Z, h
+
+
+def _learned_table(model: QueryAttention, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Draw a whole table, take its leading eigenvector for the query and project it out."""
+    d, V, _ = model.sizes
+    n = model.informative_tokens
+    E = rng.standard_normal((V, d))
+    E[: n // 2, 0] += model.signal_norm
+    E[n // 2 : n, 0] -= model.signal_norm
+    E[:n, 1] += model.marker_norm
+    _, (q,) = leading_eigenpairs(covariance(E, centred=True))
+    q = q * (np.sign(q[1]) or 1.0)
+    h = E @ q
+    others = h[n:]
+    return E - np.outer(h, q), (h - others.mean()) / others.std()
 
 
 def _mean_importance(model: QueryAttention, scores: Floats) -> float:

@@ -23,6 +23,7 @@ from attnlaw.theory.pooled import bulk_edge, edge_parameter, spike_parameter, sq
 from attnlaw.theory.query_attention import (
     best_inverse_temperature,
     exponential_gain,
+    learned_query_overlap,
     posterior_gain,
     random_attention_gains,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "first_order_smoothing",
     "key_norm_outlier",
     "law",
+    "learned_query_overlap",
     "linear_energy",
     "optimal_importance",
     "plan",

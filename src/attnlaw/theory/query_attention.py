@@ -5,6 +5,8 @@ D_v variance of token v in the pooled noise, ω_v its mean weight. Derived in
 docs/theory/query-attention.md, "The outlier".
 """
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
@@ -20,6 +22,7 @@ from attnlaw.theory.verbs import predict
 __all__ = [
     "best_inverse_temperature",
     "exponential_gain",
+    "learned_query_overlap",
     "posterior_gain",
     "predict_query_attention",
     "random_attention_gains",
@@ -52,8 +55,12 @@ def predict_query_attention(model: QueryAttention) -> Alignment:
 
     with ω₀ the leading eigenfunction of that kernel,
 
-    everything is `VocabularySpikes` with rows V D, sums over informative tokens and snr L.
+    everything is `VocabularySpikes` with rows V D, sums over informative tokens and snr L. A
+    learned query is a given one with the overlap of `learned_query_overlap`.
     """
+    if model.query == "learned":
+        rho = learned_query_overlap(model)
+        model = replace(model, query="given", query_overlap=rho)
     h, p, own = _tokens(model)
     g = model.importance(h)
     L, V = model.length, model.n_tokens
@@ -76,6 +83,34 @@ def predict_query_attention(model: QueryAttention) -> Alignment:
     return Alignment(
         top_eigenvalue=float(found.eigenvalue), squared_overlap=float(found.squared_overlap)
     )
+
+
+def learned_query_overlap(model: QueryAttention) -> float:
+    """Return ρ, the overlap of the table's leading eigenvector with the marker.
+
+    Notes
+    -----
+    docs/theory/query-attention.md, "A learned query". The centred table has one spike of strength
+    θ = φ(1−φ)‖ν‖², φ = |A|/V, and another, φ‖μ‖², along the signal. With δ = d/V
+
+        ρ² = (1 − δ/θ²)/(1 + δ/θ)      if θ > √δ and θ > φ‖μ‖², else 0 .
+
+    Scores of the tokens that q was learned from have the variance (1 + δ/θ)² and means that are
+    ρ‖ν‖(1 + δ/θ) apart: in units of their standard deviation, as far as those of fresh tokens.
+
+    Examples
+    --------
+    >>> model = QueryAttention(
+    ...     n_tokens=4000, informative_tokens=600, dimension=80, n_samples=480, length=20,
+    ...     informative_share=0.15, signal_norm=1.0, marker_norm=2.0, query="learned")
+    >>> round(learned_query_overlap(model) ** 2, 3)
+    0.888
+    """
+    share, ratio = model.informative_tokens / model.n_tokens, model.dimension / model.n_tokens
+    theta = share * (1 - share) * model.marker_norm**2
+    if theta**2 <= ratio or theta <= share * model.signal_norm**2:
+        return 0.0
+    return float(np.sqrt((1 - ratio / theta**2) / (1 + ratio / theta)))
 
 
 def exponential_gain(
