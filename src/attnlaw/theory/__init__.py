@@ -17,6 +17,7 @@ from attnlaw.theory.importance import (
     OptimalImportance,
     first_order_smoothing,
     optimal_importance,
+    smoothing_overlaps,
 )
 from attnlaw.theory.multi_head import HeadCombination, combine_heads
 from attnlaw.theory.pooled import bulk_edge, edge_parameter, spike_parameter, squared_overlap
@@ -50,6 +51,7 @@ __all__ = [
     "predict_accuracy",
     "random_attention_gains",
     "score_energy",
+    "smoothing_overlaps",
     "spike_parameter",
     "squared_overlap",
     "thresholds",

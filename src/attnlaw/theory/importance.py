@@ -4,14 +4,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from attnlaw._checks import choice, invalid_argument
+from attnlaw._checks import Floats, choice, invalid_argument, real
 from attnlaw.models import PooledSequences, Vocabulary
 from attnlaw.results import Record
 from attnlaw.theory.token_spikes import VocabularySpikes
 from attnlaw.theory.vocabulary import vocabulary_spikes
 
-__all__ = ["OptimalImportance", "first_order_smoothing", "optimal_importance"]
+__all__ = [
+    "OptimalImportance",
+    "first_order_smoothing",
+    "optimal_importance",
+    "smoothing_overlaps",
+]
 
 DECADES = 4.0
 """How far from a* the exact optimum is looked for, to both sides."""
@@ -124,6 +130,44 @@ def first_order_smoothing(model: PooledSequences, objective: str = "component") 
     if delta == 0:
         raise invalid_argument("vocab_ratio", "above 0 when tokens are weighed", delta)
     return model.noise_gain * gamma / (_strength(model, objective) * delta * words.n_tokens)
+
+
+def smoothing_overlaps(model: PooledSequences, smoothing: ArrayLike) -> Floats:
+    """Return ζ with the token weights 1/(p + a), for several a and all that the model has.
+
+    Parameters
+    ----------
+    model : PooledSequences
+        With a vocabulary, whose importance plays no part; its numbers may be arrays.
+    smoothing : array of shape (n,)
+        a, above 0.
+
+    Returns
+    -------
+    array of shape (n, … as the model)
+
+    Examples
+    --------
+    A heat map over a and the signal norm:
+
+    >>> import attnlaw as al
+    >>> model = al.PooledSequences(vocab_ratio=0.2, sample_ratio=0.2, signal_norm=[1.0, 1.5, 2.0],
+    ...     correlation=al.prefix_correlation(20, prefix=5), weights="mean",
+    ...     vocabulary=al.Vocabulary.zipf(1500))
+    >>> smoothing_overlaps(model, [1e-1, 1e-3]).round(2)
+    array([[0.07, 0.27, 0.51],
+           [0.59, 0.83, 0.9 ]])
+    """
+    words = model.vocabulary
+    if words is None:
+        raise invalid_argument("model", "one with a vocabulary", type(model).__name__)
+    values = np.atleast_1d(np.asarray(real("smoothing", smoothing, above=0)))
+    delta, gamma, norm = np.broadcast_arrays(
+        model.vocab_ratio, model.sample_ratio, model.signal_norm
+    )
+    weighted = (words.with_importance("sif", a=float(a)) for a in values)
+    spikes = (vocabulary_spikes(replace(model, vocabulary=vocabulary)) for vocabulary in weighted)
+    return np.stack([each.spike(norm, delta, gamma).squared_overlap for each in spikes])
 
 
 def _strength(model: PooledSequences, objective: str) -> float:

@@ -133,7 +133,10 @@ def reduced_sums(
     sorted_rows = all_rows[falling]
     first = np.append(True, -np.diff(sorted_rows) > 1e-14 * sorted_rows[:-1])  # up to rounding
     rows = all_rows[falling][first]
-    masses = np.add.reduceat(weights[falling], np.flatnonzero(first), axis=0) * rows[:, None]
+    masses = weights[falling]
+    if not first.all():
+        masses = np.add.reduceat(masses, np.flatnonzero(first), axis=0)
+    masses = masses * rows[:, None]
     counts = np.diff(np.append(np.flatnonzero(first), len(all_rows))).astype(np.float64)
     n_heavy = len(rows)
     if len(rows) > EXACT:
