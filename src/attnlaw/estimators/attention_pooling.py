@@ -70,7 +70,7 @@ class AttentionPooling(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     importance_ : array of shape (V,) or None
         Importance of the tokens by id.
     mean_, components_, matrix_ : array or None
-        Post-processing x → (x − mean_)(1 − UᵀU) matrix_, U = components_.
+        Post-processing ``x → (x − mean_)(1 − UᵀU) matrix_``, ``U = components_``.
     learned_ : PoolingWeights or None
         For "optimal": weights, correlation, SNR, gain with its interval.
     length_, dimension_ : int
