@@ -1,14 +1,17 @@
 """Twenty sessions move sliders at once for a minute: errors, and how long an answer takes.
 
 Each session is a client that sends what a browser sends when a slider of the Spectrum page moves,
-waits for the answer, checks it against the library, and moves on after a tenth of a second.
+waits for the answer, checks it against the library, and moves on after a pause. Beside them, slow
+connections send a letter of a header every second and never come to an end. All of it happens on
+this machine.
 
-    python benchmarks/explorer_load.py [--sessions 20] [--seconds 60]
+    python benchmarks/explorer_load.py [--sessions 20] [--seconds 60] [--slow 0] [--pause 0.1]
 """
 
 import argparse
 import http.client
 import json
+import socket
 import statistics
 import subprocess
 import sys
@@ -56,7 +59,7 @@ def expected_eigenvalue(signal_norm):
     return shown(al.predict(model).top_eigenvalue)
 
 
-def session(port, seed, end, times, errors):
+def session(port, seed, end, pause, times, errors):
     rng = np.random.default_rng(seed)
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     while time.monotonic() < end:
@@ -75,13 +78,33 @@ def session(port, seed, end, times, errors):
         except (OSError, http.client.HTTPException) as error:
             errors.append(repr(error))
             connection.close()
-        time.sleep(0.1)
+        time.sleep(pause)
+
+
+def trickle(port, n_connections, end):
+    """Keep so many requests open that never end; open again what the server closes."""
+    connections = []
+    while time.monotonic() < end:
+        while len(connections) < n_connections:
+            connection = socket.create_connection(("127.0.0.1", port))
+            connection.sendall(b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ")
+            connections.append(connection)
+        for connection in list(connections):
+            try:
+                connection.sendall(b"x")
+            except OSError:
+                connections.remove(connection)
+        time.sleep(1)
+    for connection in connections:
+        connection.close()
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--sessions", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--slow", type=int, default=0)
+    parser.add_argument("--pause", type=float, default=0.1)
     chosen = parser.parse_args()
     command = [sys.executable, "-m", "attnlaw", "explore", "--no-browser", "--port", "0"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -89,10 +112,11 @@ def main():
     times, errors = [], []
     end = time.monotonic() + chosen.seconds
     threads = [
-        threading.Thread(target=session, args=(port, seed, end, times, errors))
+        threading.Thread(target=session, args=(port, seed, end, chosen.pause, times, errors))
         for seed in range(chosen.sessions)
     ]
-    for thread in threads:
+    slow = threading.Thread(target=trickle, args=(port, chosen.slow, end))
+    for thread in (slow, *threads):
         thread.start()
     for thread in threads:
         thread.join()
@@ -100,7 +124,8 @@ def main():
     server.wait()
     times.sort()
     print(
-        f"{chosen.sessions} sessions, {chosen.seconds:g} s: {len(times)} answers, "
+        f"{chosen.sessions} sessions beside {chosen.slow} slow connections, {chosen.seconds:g} s: "
+        f"{len(times)} answers, "
         f"{len(errors)} errors, median {1000 * statistics.median(times):.0f} ms, "
         f"99 % within {1000 * times[int(0.99 * len(times))]:.0f} ms"
     )

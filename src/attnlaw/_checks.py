@@ -49,6 +49,7 @@ def invalid_argument(argument: str, condition: str, value: object) -> ValueError
 
 def real_array(argument: str, value: ArrayLike, *, ndim: int | None = None) -> NDArray[np.float64]:
     """Return `value` as a finite float64 array, checked to have `ndim` axes if given."""
+    refuse_masked(argument, value)
     try:
         array = np.asarray(value)
     except ValueError:
@@ -61,6 +62,13 @@ def real_array(argument: str, value: ArrayLike, *, ndim: int | None = None) -> N
     if not np.isfinite(array).all():
         raise invalid_argument(argument, "finite", value)
     return array
+
+
+def refuse_masked(argument: str, value: object) -> None:
+    """Raise if entries of an array are masked: a conversion would bring back what they hide."""
+    n_masked = np.count_nonzero(value.mask) if isinstance(value, np.ma.MaskedArray) else 0
+    if n_masked:
+        raise invalid_argument(argument, "without masked entries", f"{n_masked} of them")
 
 
 def real(
@@ -94,6 +102,7 @@ def scalar_or_array(values: ArrayLike) -> Real:
 
 def count(argument: str, value: Any, *, at_least: int = 1) -> int:
     """Return `value` as an int, checked to be a whole number of at least `at_least`."""
+    refuse_masked(argument, value)
     try:
         number = int(value)
         whole = not isinstance(value, bool | str) and number == value

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._checks import choice, count, invalid_argument, real, real_array
+from attnlaw._machine import require_memory
 from attnlaw.correlations import check_correlation
 
 __all__ = [
@@ -31,6 +32,7 @@ def mean_weights(length: int) -> NDArray[np.float64]:
     array([0.25, 0.25, 0.25, 0.25])
     """
     L = count("length", length)
+    require_memory(32 * L, "length", length, "weights")
     return np.full(L, 1 / L)
 
 

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
 from scipy.special import betainc
 
-from attnlaw._checks import Floats, invalid_argument, real_array
+from attnlaw._checks import Floats, invalid_argument, real_array, refuse_masked
 from attnlaw.data.covariance import CovarianceAccumulator
 
 __all__ = [
@@ -36,6 +36,7 @@ MEDIAN_STEPS = 20  # of Weiszfeld's iteration
 
 def checked_rows(pooled: Any) -> NDArray[Any]:
     """Return rows of finite float32 or float64 numbers."""
+    refuse_masked("pooled", pooled)
     X = np.asarray(pooled)
     if X.ndim != 2 or X.dtype.kind not in "fiu":
         raise invalid_argument("pooled", "an array of real numbers with 2 axes", X)

@@ -46,7 +46,12 @@ def stationary_value(t: float | Fraction, ratios: Sequence[float], scale: float)
     value = Fraction(scale) * (s + 1)
     for c in ratios:
         value *= (s + Fraction(c)) / s
-    head = float(value)
+    try:
+        head = float(value)
+    except OverflowError:
+        raise OverflowError(
+            "the edges of a law must be below 1.8e308; take a smaller scale or other ratios."
+        ) from None
     return Edge(head, float(value - Fraction(head)))
 
 

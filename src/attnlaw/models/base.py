@@ -7,7 +7,17 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlaw._checks import Floats, Real, choice, count, frozen, invalid_argument, real, real_array
+from attnlaw._checks import (
+    Floats,
+    Real,
+    choice,
+    count,
+    frozen,
+    invalid_argument,
+    real,
+    real_array,
+    warn_regime,
+)
 from attnlaw.correlations import check_correlation
 from attnlaw.results import Record
 from attnlaw.weights import by_name
@@ -25,6 +35,10 @@ __all__ = [
     "set_field",
 ]
 
+ROUNDED_SHARE = 0.1  # by which whole numbers of tokens may differ from a ratio without a warning
+SMALLEST_WEIGHT = (
+    1e-60  # of the largest in size: fourth powers of it, and of its inverse, are finite
+)
 LARGEST = 1e100  # ratio or signal norm: squares of it, and products of those, stay finite
 
 Sampling = Literal["token", "gaussian"]
@@ -100,6 +114,11 @@ class PooledModel(Model[Answer]):
         if gamma == 0:
             raise invalid_argument("sample_ratio", "above 0 when sizes are asked for", 0.0)
         n_vocab = 0 if delta == 0 else multiple * max(1, round(d / delta / multiple))
+        if n_vocab and abs(n_vocab - d / delta) > ROUNDED_SHARE * d / delta:
+            warn_regime(
+                f"{n_vocab} tokens, a multiple of {multiple}, stand for d/δ = {d / delta:.4g}; "
+                "take a larger dimension."
+            )
         return Sizes(d, n_vocab, max(2, round(d / gamma)))
 
     def single_ratios(self, what: str) -> tuple[float, float]:
@@ -185,6 +204,9 @@ def check_weights(weights: ArrayLike, correlation: Floats) -> Floats:
         raise invalid_argument("weights", words, w)
     if not w.any():
         raise invalid_argument("weights", "different from zero", w.tolist())
+    if not SMALLEST_WEIGHT <= np.abs(w).max() <= 1 / SMALLEST_WEIGHT:
+        words = f"between {SMALLEST_WEIGHT:g} and {1 / SMALLEST_WEIGHT:g} (scale them)"
+        raise invalid_argument("the largest of the weights", words, float(np.abs(w).max()))
     return w
 
 

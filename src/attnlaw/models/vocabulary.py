@@ -6,7 +6,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._checks import Floats, choice, count, frozen, invalid_argument, real, real_array
+from attnlaw._checks import (
+    Floats,
+    choice,
+    count,
+    frozen,
+    invalid_argument,
+    real,
+    real_array,
+    refuse_masked,
+)
+from attnlaw._machine import require_memory
 from attnlaw.models.base import Answer, PooledModel, Sizes, set_field
 from attnlaw.results import Record
 
@@ -100,7 +110,7 @@ class Vocabulary(Record):
     @classmethod
     def uniform(cls, n_tokens: int) -> "Vocabulary":
         """Return V tokens that are equally frequent."""
-        return cls(frequencies=np.ones(count("n_tokens", n_tokens, at_least=2)))
+        return cls(frequencies=np.ones(_checked_size(n_tokens)))
 
     @classmethod
     def zipf(cls, n_tokens: int, exponent: float = 1.0, offset: float = 2.7) -> "Vocabulary":
@@ -115,7 +125,7 @@ class Vocabulary(Record):
         offset : float
             Above −1. Mandelbrot's correction for the most frequent words; 0 is Zipf's own law.
         """
-        V = count("n_tokens", n_tokens, at_least=2)
+        V = _checked_size(n_tokens)
         power = float(real("exponent", exponent, at_least=0))
         shift = float(real("offset", offset, above=-1))
         ranks = np.arange(1, V + 1, dtype=np.float64)
@@ -135,6 +145,7 @@ class Vocabulary(Record):
         >>> Vocabulary.from_tokens([[5, 5, 9], [9, 7, 7], [8, 8, -1]]).frequencies
         array([0.25, 0.25, 0.25, 0.25])
         """
+        refuse_masked("tokens", tokens)
         ids = np.asarray(tokens)
         if ids.dtype.kind not in "iu":
             raise invalid_argument("tokens", "made of whole numbers", tokens)
@@ -216,6 +227,13 @@ class Vocabulary(Record):
             f"Vocabulary({self.n_tokens} tokens, effective size {self.effective_size:.4g}, "
             f"most frequent {self.frequencies.max():.2%})"
         )
+
+
+def _checked_size(n_tokens: int) -> int:
+    """Return a number of tokens whose frequencies, weights and classes fit in memory."""
+    V = count("n_tokens", n_tokens, at_least=2)
+    require_memory(80 * V, "n_tokens", n_tokens, "frequencies")
+    return V
 
 
 def effective_vocabulary(frequencies: ArrayLike, importance: ArrayLike = 1.0) -> float:

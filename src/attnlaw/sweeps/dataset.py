@@ -90,11 +90,20 @@ def labelled(
 
 
 def save(data: "Dataset", path: Path) -> None:
-    """Write a dataset as NetCDF-4, which any language can read."""
+    """Write a dataset as NetCDF-4, which any language can read, and read it back."""
     try:
-        data.to_netcdf(path, engine="netcdf4")
+        _write(data, path)
+        is_sound = values_digest(load(path)) == data.attrs["values_sha256"]
     except RuntimeError as error:  # all that the library says of a full disk is "HDF error"
         raise OSError(f"{error}: is there room on the disk?") from error
+    except OSError as error:
+        raise OSError(error.errno, f"{error.strerror} when it is read back") from error
+    if not is_sound:
+        raise OSError("other numbers when it is read back")
+
+
+def _write(data: "Dataset", path: Path) -> None:
+    data.to_netcdf(path, engine="netcdf4")
 
 
 def load(path: Path) -> "Dataset":

@@ -245,13 +245,15 @@ def open_journal(path: Path, sweep: Sweep) -> Iterator[Journal]:
     with writable(path):
         handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
     try:
-        size = os.fstat(handle).st_size
-        whole = size - size % record.itemsize
-        os.ftruncate(handle, whole)
-        os.lseek(handle, whole, os.SEEK_SET)
+        with writable(path):
+            size = os.fstat(handle).st_size
+            whole = size - size % record.itemsize
+            os.ftruncate(handle, whole)
+            os.lseek(handle, whole, os.SEEK_SET)
         yield Journal(path, handle, record)
+        with writable(path):
+            os.fsync(handle)
     finally:
-        os.fsync(handle)
         os.close(handle)
 
 

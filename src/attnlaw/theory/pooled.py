@@ -24,6 +24,7 @@ from attnlaw.laws.outliers import (
     white_population_overlap,
 )
 from attnlaw.models import MultiHeadPooling, PooledSequences, SequenceMixture
+from attnlaw.models.base import LARGEST
 from attnlaw.results import Spike, Thresholds
 from attnlaw.theory.validity import warn_if_far_from_limit
 from attnlaw.theory.verbs import law, predict, thresholds
@@ -238,8 +239,8 @@ def edge_parameter(vocab_ratio: ArrayLike, sample_ratio: ArrayLike) -> Real:
     >>> edge_parameter(0.0, 0.25), edge_parameter(1.0, 1.0)
     (0.5, 2.0)
     """
-    delta = np.asarray(real("vocab_ratio", vocab_ratio, at_least=0))
-    gamma = np.asarray(real("sample_ratio", sample_ratio, at_least=0))
+    delta = np.asarray(real("vocab_ratio", vocab_ratio, at_least=0, at_most=LARGEST))
+    gamma = np.asarray(real("sample_ratio", sample_ratio, at_least=0, at_most=LARGEST))
     return scalar_or_array(white_edge_parameter(delta, gamma))
 
 
@@ -271,8 +272,8 @@ def bulk_edge(
     >>> bulk_edge(0.0, 0.25), bulk_edge(1.0, 1.0)
     (2.25, 6.75)
     """
-    delta = np.asarray(real("vocab_ratio", vocab_ratio, at_least=0))
-    gamma = np.asarray(real("sample_ratio", sample_ratio, at_least=0))
+    delta = np.asarray(real("vocab_ratio", vocab_ratio, at_least=0, at_most=LARGEST))
+    gamma = np.asarray(real("sample_ratio", sample_ratio, at_least=0, at_most=LARGEST))
     kappa = real("noise_gain", noise_gain, above=0)
     t_star = white_edge_parameter(delta, gamma)
     return scalar_or_array(kappa * white_eigenvalue(t_star, delta, gamma))
@@ -322,10 +323,10 @@ def squared_overlap(
     array([[0.   , 0.451, 0.83 , 0.922, 0.956],
            [0.   , 0.262, 0.616, 0.789, 0.871]])
     """
-    norm = np.asarray(real("signal_norm", signal_norm, at_least=0))
-    delta = np.asarray(real("vocab_ratio", vocab_ratio, at_least=0))
-    gamma = np.asarray(real("sample_ratio", sample_ratio, at_least=0))
-    ratio = np.asarray(real("snr", snr, at_least=0))
+    norm = np.asarray(real("signal_norm", signal_norm, at_least=0, at_most=LARGEST))
+    delta = np.asarray(real("vocab_ratio", vocab_ratio, at_least=0, at_most=LARGEST))
+    gamma = np.asarray(real("sample_ratio", sample_ratio, at_least=0, at_most=LARGEST))
+    ratio = np.asarray(real("snr", snr, at_least=0, at_most=LARGEST))
     token = choice("sampling", sampling, ("token", "gaussian")) == "token"
     shapes = [x.shape for x in (norm, delta, gamma, ratio)]
     try:
