@@ -17,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 
 import numpy as np
 
@@ -24,31 +25,26 @@ import attnlaw as al
 from attnlaw.explorer.frame import shown
 from attnlaw.explorer.pages import PAGES
 
-OUTPUTS = ("figure.figure", "readings.children", "notices.children", "late.data")
+
+def drawing_callback(port):
+    """Return what the page asks for when a slider moves, as the browser learns it."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/_dash-dependencies") as answer:
+        known = json.load(answer)
+    return next(c for c in known if "spectrum-figure.figure" in c["output"])
 
 
-def request_body(signal_norm):
-    page = PAGES["spectrum"]
-    inputs = [
-        {"id": "theme", "property": "data", "value": "light"},
-        {"id": "narrow", "property": "data", "value": False},
-        {"id": "spectrum-extra", "property": "data", "value": None},
-    ]
-    for control in page.controls:
-        value = signal_norm if control.name == "signal_norm" else control.default
-        inputs.append(
-            {"id": control.identifier("spectrum"), "property": control.property, "value": value}
-        )
-    names = [f"spectrum-{output}" for output in OUTPUTS]
-    outputs = [dict(zip(("id", "property"), name.split("."), strict=True)) for name in names]
-    return json.dumps(
-        {
-            "output": ".." + "...".join(names) + "..",
-            "outputs": outputs,
-            "inputs": inputs,
-            "changedPropIds": ["spectrum-signal_norm.value"],
-        }
-    )
+def request_body(callback, signal_norm):
+    values = {c.identifier("spectrum"): c.default for c in PAGES["spectrum"].controls}
+    values |= {"theme": "light", "narrow": False, "spectrum-signal_norm": signal_norm}
+    parts = {
+        name: [{**part, "value": values.get(part["id"])} for part in callback[name]]
+        for name in ("inputs", "state")
+    }
+    names = callback["output"].strip(".").split("...")
+    outputs = [dict(zip(("id", "property"), name.rsplit(".", 1), strict=True)) for name in names]
+    changed = ["spectrum-signal_norm.value"]
+    body = {"output": callback["output"], "outputs": outputs, "changedPropIds": changed, **parts}
+    return json.dumps(body)
 
 
 def expected_eigenvalue(signal_norm):
@@ -59,7 +55,7 @@ def expected_eigenvalue(signal_norm):
     return shown(al.predict(model).top_eigenvalue)
 
 
-def session(port, seed, end, pause, times, errors):
+def session(port, callback, seed, end, pause, times, errors):
     rng = np.random.default_rng(seed)
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     while time.monotonic() < end:
@@ -67,7 +63,7 @@ def session(port, seed, end, pause, times, errors):
         start = time.perf_counter()
         try:
             connection.request(
-                "POST", "/_dash-update-component", request_body(norm),
+                "POST", "/_dash-update-component", request_body(callback, norm),
                 {"Content-Type": "application/json"},
             )  # fmt: skip
             answer = connection.getresponse()
@@ -109,10 +105,13 @@ def main():
     command = [sys.executable, "-m", "attnlaw", "explore", "--no-browser", "--port", "0"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     port = int(server.stdout.readline().split("127.0.0.1:")[1].split("/")[0])
+    callback = drawing_callback(port)
     times, errors = [], []
     end = time.monotonic() + chosen.seconds
     threads = [
-        threading.Thread(target=session, args=(port, seed, end, chosen.pause, times, errors))
+        threading.Thread(
+            target=session, args=(port, callback, seed, end, chosen.pause, times, errors)
+        )
         for seed in range(chosen.sessions)
     ]
     slow = threading.Thread(target=trickle, args=(port, chosen.slow, end))
