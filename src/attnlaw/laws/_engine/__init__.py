@@ -9,7 +9,7 @@ density at x is −Im G/π at the parameters with z = x. In the order in which o
 expression     what an expression is, its normal form, and how it is written
 uniformisation z, G and y = zG − 1 as functions of the parameters; the cdf without quadrature
 continuation   from a point z of the upper half plane down to its parameters, with proof
-roots, gaps    intervals of a real parameter, cut and shrunk: the gaps of a support
+gaps           intervals of a real parameter, cut and shrunk: the gaps of a support
 support        the gaps of an expression, stage by stage
 moments        atoms and moments, exactly
 free           `FreeLaw`: all of it as a law, with a table of parameters for many points

@@ -22,13 +22,13 @@ from attnlaw.laws._engine.gaps import (
     SHARP,
     Gaps,
     Rows,
+    newton_roots,
     polished,
     split,
     squeeze,
     where_increasing,
 )
 from attnlaw.laws._engine.moments import atoms
-from attnlaw.laws._engine.roots import newton_roots
 from attnlaw.laws._engine.uniformisation import Point, apply, cauchy_sums, join
 
 __all__ = ["gaps", "intervals"]
