@@ -29,6 +29,24 @@ def test_a_head_is_predicted_and_drawn(open_page):
     assert np.sum(bars["y"]) * (bars["x"][1] - bars["x"][0]) == pytest.approx(1)
 
 
-def test_beyond_breakdown_the_page_says_so(open_page):
-    page = open_page("/attention?inverse_temperature=3")
-    expect(page.locator("#attention-notices")).to_contain_text("√(log n)")
+def test_beyond_breakdown_the_page_shows_heads_of_that_size(open_page):
+    page = open_page("/attention?inverse_temperature=4&n_tokens=100&n_draws=2&seed=1")
+    expect(page.locator("body")).to_contain_text("single entries rule their rows")
+    head = al.SelfAttention(n_tokens=100, head_dimension=64, inverse_temperature=4.0)
+    expect_reading(page, "attention-reading-bulk_edge", shown(al.predict(head).bulk_edge))
+    page.locator("#attention-run").click()
+    expect(page.locator("#attention-status")).to_contain_text("2 of 2 trials", timeout=60_000)
+    seen = al.simulate(head, n_trials=2, rng=1)
+    expect(page.locator("#attention-comparison")).to_contain_text(shown(seen.mean_square.mean()))
+    assert set(traces(page, "attention")) >= {"2 drawn", "finite head"}
+
+
+def test_layers_are_multiplied(open_page):
+    page = open_page("/attention?inverse_temperature=0.5&n_tokens=100&depth=3&n_draws=2&seed=1")
+    head = al.SelfAttention(n_tokens=100, head_dimension=64, inverse_temperature=0.5, depth=3)
+    law = al.law(head, order="first")
+    expect_reading(page, "attention-reading-bulk_edge", shown(law.edges[-1]))
+    page.locator("#attention-run").click()
+    expect(page.locator("#attention-status")).to_contain_text("2 of 2 trials", timeout=60_000)
+    seen = al.simulation.simulate_spectrum(head, n_trials=2, rng=1)
+    expect(page.locator("#attention-comparison")).to_contain_text(shown(seen.mean()))

@@ -8,17 +8,17 @@ from numpy.testing import assert_allclose
 from scipy.special import chdtr
 
 import attnlaw as al
-from attnlaw.theory.attention.energies import energies
-from attnlaw.theory.attention.harmonics import (
+from attnlaw.theory.attention.energies import energies, sum_of_copies
+from attnlaw.theory.attention.kernel import (
+    Kernel,
+    gauss_rule,
     harmonic_coefficient,
     harmonic_dimension,
+    norm_rule,
     zonal_polynomials,
 )
-from attnlaw.theory.attention.kernel import Kernel
 from attnlaw.theory.attention.profiles import norms_profile, tokens_profile
-from attnlaw.theory.attention.quadrature import gauss_rule, norm_rule
 from attnlaw.theory.attention.rows import finite_rows
-from attnlaw.theory.attention.sums import sum_of_copies
 
 
 def head(n=1000, d=64, beta=1.0, **more):

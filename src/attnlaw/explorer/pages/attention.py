@@ -22,7 +22,7 @@ __all__ = ["PAGE"]
 CONTROLS = (
     Control(
         name="inverse_temperature", label="Inverse temperature", symbol="β", kind="number",
-        section="Head", default=1.0, lowest=0.05, highest=3, step=0.05,
+        section="Head", default=1.0, lowest=0.05, highest=6, step=0.05,
     ),
     Control(
         name="head_dimension", label="Head width", symbol="d_k", kind="whole", section="Head",
@@ -40,6 +40,11 @@ CONTROLS = (
         name="causal", label="Causal: later tokens masked", kind="switch", section="Head",
         default=False,
     ),
+    Control(
+        name="depth", label="Layers multiplied", symbol="D", kind="whole", section="Head",
+        default=1, lowest=1, highest=8, step=1,
+        hint="Without mask; layers of several heads take their mean.",
+    ),
     *trial_controls("n_draws", "Draws", default=3, highest=20),
 )  # fmt: skip
 
@@ -53,51 +58,95 @@ FIELDS = {
 }
 
 
+PRODUCT_FIELDS = {
+    "bulk_edge": ("Largest, squared", "of the product"),
+    "mean_square": ("Mean of the squares", "m₁"),
+    "participation": ("Participation ratio", "m₁²/m₂"),
+}
+LARGE_BETA = 2.0
+"""Inverse temperature above which the limit says nothing of heads of these sizes."""
+
+
 def head_from(values: Values) -> al.SelfAttention:
-    """Return the head that the values describe."""
+    """Return the head that the values describe; several layers take the mean of their heads."""
+    causal = bool(values["causal"])
+    depth = 1 if causal else int(values["depth"])
     return al.SelfAttention(
         n_tokens=int(values["n_tokens"]),
         head_dimension=int(values["head_dimension"]),
         inverse_temperature=float(values["inverse_temperature"]),
         n_heads=int(values["n_heads"]),
-        causal=bool(values["causal"]),
+        combination="mean" if depth > 1 else "concatenate",
+        causal=causal,
+        depth=depth,
     )
+
+
+def _fields(head: al.SelfAttention) -> dict[str, tuple[str, str]]:
+    return FIELDS if head.depth == 1 else PRODUCT_FIELDS
+
+
+def _predicted(head: al.SelfAttention, order: str) -> tuple[Law, dict[str, float]]:
+    """Return a law and the numbers that belong to it."""
+    law = al.law(head, order=order)
+    if head.depth == 1:
+        found = al.predict(head, order=order)
+        return law, {key: float(getattr(found, key)) for key in FIELDS}
+    top = law.edges[-1] if order == "first" else law.quantile(1 - 0.5 / head.n_tokens)
+    mean = law.moment(1)
+    numbers = {"bulk_edge": top, "mean_square": mean, "participation": mean**2 / law.moment(2)}
+    return law, {key: float(value) for key, value in numbers.items()}
 
 
 def view(values: Values, look: Look, extra: Any) -> View:
     """Return the limiting law, and the drawn heads with the law of finite ones."""
     head = head_from(values)
-    limit, law = al.predict(head, order="first"), al.law(head, order="first")
+    is_limit = head.inverse_temperature <= LARGE_BETA
+    law, limit = _predicted(head, "first" if is_limit else "auto")
     job = finished_job(extra, values)
-    ends = [float(limit.bulk_edge)]
+    ends = [limit["bulk_edge"]]
     if job is not None:
-        ends += [job.results[0].prediction.bulk_edge, max(r.spectrum[-1] for r in job.results)]
+        ends += [job.results[0].numbers["bulk_edge"], max(r.spectrum[-1] for r in job.results)]
     right = 1.05 * max(ends) ** 0.5
-    traces = [_law_trace(law, right, "limit: wide heads, many tokens")]
+    name = "limit: wide heads, many tokens" if is_limit else "finite head"
+    traces = [_law_trace(law, right, name)]
     if job is not None:
-        finite = _law_trace(job.results[0].law, right, "finite head", style.WEIGHTINGS["optimal"])
-        traces = [_histogram(job, right, look), *traces, finite]
+        if is_limit:
+            finite = job.results[0].law
+            traces.append(_law_trace(finite, right, "finite head", style.WEIGHTINGS["optimal"]))
+        traces = [_histogram(job, right, look), *traces]
     top = max(max(trace["y"][3:], default=1.0) for trace in traces)
-    traces.append(vertical(ends[0] ** 0.5, top, "edge of the limit", look))
+    edge = "edge of the limit" if is_limit else "largest, expected"
+    traces.append(vertical(ends[0] ** 0.5, top, edge, look))
+    matrix = "√n A⊥" if head.depth == 1 else "the product of layers"
     return View(
         figure=figure(
             look,
             traces,
-            x={"title": {"text": "singular value of √n A⊥"}, "range": [0, right]},
+            x={"title": {"text": f"singular value of {matrix}"}, "range": [0, right]},
             y={"title": {"text": "density"}, "range": [0, 1.1 * top]},
             bargap=0,
         ),
         readings=[
-            Reading(key=key, label=label, symbol=symbol, value=shown(getattr(limit, key)))
-            for key, (label, symbol) in FIELDS.items()
+            Reading(key=key, label=label, symbol=symbol, value=shown(limit[key]))
+            for key, (label, symbol) in _fields(head).items()
         ],
         formula=_formula(head, limit),
         code=_code(values),
-        sentence="The numbers are those of the limit law. Draw heads to see them beside a law "
-        "that knows their finite width and number of tokens."
-        if job is None
-        else _sentence(job),
-        extra=None if job is None else _comparison(job, limit),
+        sentence=_introduction(is_limit) if job is None else _sentence(job, head),
+        extra=None if job is None else _comparison(job, head, limit, is_limit),
+    )
+
+
+def _introduction(is_limit: bool) -> str:
+    if is_limit:
+        return (
+            "The numbers are those of the limit law. Draw heads to see them beside a law "
+            "that knows their finite width and number of tokens."
+        )
+    return (
+        "Beyond √(log n) single entries rule their rows and the limit says nothing: law and "
+        "numbers are those of heads of this size. Draw heads to see them beside it."
     )
 
 
@@ -106,11 +155,25 @@ class Draw:
 
     def __init__(self, head: al.SelfAttention, rngs: Any, law: Law | None) -> None:
         self.spectrum = al.simulation.simulate_spectrum(head, n_trials=1, rng=rngs[0])[0]
-        self.seen = al.simulate(head, n_trials=1, rng=rngs[1])
-        self.law = law if law is not None else al.law(head)
-        self.prediction = al.predict(head) if law is None else None
-        known = law is None and not head.causal
-        self.outlier = al.theory.key_norm_outlier(head) if known else None
+        self.seen = _seen(head, self.spectrum, rngs[1])
+        self.numbers: dict[str, float] = {}
+        self.outlier: al.theory.KeyNormOutlier | None = None
+        if law is not None:
+            self.law = law
+            return
+        self.law, self.numbers = _predicted(head, "auto")
+        if head.depth == 1 and not head.causal and head.inverse_temperature <= LARGE_BETA:
+            self.outlier = al.theory.key_norm_outlier(head)
+
+
+def _seen(head: al.SelfAttention, spectrum: Any, rng: Any) -> dict[str, float]:
+    """Return what a drawn head shows of the numbers of the page."""
+    if head.depth == 1:
+        seen = al.simulate(head, n_trials=1, rng=rng)
+        return {key: float(getattr(seen, key)[0]) for key in FIELDS}
+    mean = float(spectrum.mean())
+    share = mean**2 / float((spectrum**2).mean())
+    return {"bulk_edge": float(spectrum[-1]), "mean_square": mean, "participation": share}
 
 
 def _trials(values: Values) -> tuple[int, Callable[[], Any]]:
@@ -141,8 +204,12 @@ def _histogram(job: Job, right: float, look: Look) -> Trace:
     return bars((bins[1:] + bins[:-1]) / 2, heights, name, look.colours.observed)
 
 
-def _sentence(job: Job) -> str:
+def _sentence(job: Job, head: al.SelfAttention) -> str:
     outlier = job.results[0].outlier
+    if head.depth > 1:
+        return "Layers over orthonormal inputs are free: their laws multiply."
+    if head.inverse_temperature > LARGE_BETA and not head.causal:
+        return "The largest entries of each row are followed to the columns on which they fall."
     if outlier is None:
         return "Rows of a causal head are centred and scaled one by one, so that all count alike."
     if not outlier.locations.size:
@@ -152,25 +219,28 @@ def _sentence(job: Job) -> str:
     return f"Key norms make an outlier {place} the bulk, at the singular value {where}."
 
 
-def _comparison(job: Job, limit: al.results.AttentionSpectrum) -> Any:
+def _comparison(job: Job, head: al.SelfAttention, limit: dict[str, float], is_limit: bool) -> Any:
     rows = []
-    for key, (label, _) in FIELDS.items():
-        seen = np.array([float(getattr(draw.seen, key)[0]) for draw in job.results])
+    for key, (label, _) in _fields(head).items():
+        seen = np.array([draw.seen[key] for draw in job.results])
         error = seen.std(ddof=1) / np.sqrt(len(seen)) if len(seen) > 1 else np.nan
-        finite = getattr(job.results[0].prediction, key)
-        row = [getattr(limit, key), finite, seen.mean()]
+        row = [job.results[0].numbers[key], float(seen.mean())]
+        row = [limit[key], *row] if is_limit else row
         rows.append([label, *map(shown, row), "± " + shown(error, 2)])
-    head = ["", "limit", "finite head", "observed", "standard error"]
-    table = dmc.Table(data={"head": head, "body": rows}, mt="sm")
+    names = ["", *(["limit"] if is_limit else []), "finite head", "observed", "standard error"]
+    table = dmc.Table(data={"head": names, "body": rows}, mt="sm")
     return dmc.TableScrollContainer(table, minWidth=480, type="native", id="attention-comparison")
 
 
-def _formula(head: al.SelfAttention, limit: al.results.AttentionSpectrum) -> str:
+def _formula(head: al.SelfAttention, limit: dict[str, float]) -> str:
     beta = head.inverse_temperature
     if head.causal:
         return _causal_formula(head)
+    if beta > LARGE_BETA:
+        return _cavity_formula()
     ratio = r"\varphi" if head.n_heads == 1 else r"\varphi/h"
-    last = "1" if head.n_heads == 1 else "1/h"
+    last = "1" if head.n_heads == 1 or head.depth > 1 else "1/h"
+    power = "" if head.depth == 1 else rf" to the power $\boxtimes{head.depth}$"
     return rf"""
 A head is $A=\mathrm{{softmax}}(\beta\,QK^\top/\sqrt{{d_k}})$, and
 $A_\perp=A-\mathbf 1\mathbf 1^\top/n$.
@@ -184,8 +254,9 @@ the squared singular values of $\sqrt n\,A_\perp$ follow
 $$\bigl(\theta_2\,\mathrm{{MP}}_{{{ratio}}}\boxplus(\theta_1-\theta_2)\bigr)
 \boxtimes\mathrm{{MP}}_{{{last}}},$$
 
-up to ${tex(limit.bulk_edge)}$. Meanwhile $s_1(A)\to1$ and $\lVert A\rVert^2\to e^{{\beta^2}}$
-per head; all this ends near $\beta=\sqrt{{\log n}}$, where single entries rule their rows.
+{power} up to ${tex(limit["bulk_edge"])}$. Meanwhile $s_1(A)\to1$ and
+$\lVert A\rVert^2\to e^{{\beta^2}}$ per head; all this
+ends near $\beta=\sqrt{{\log n}}$, where single entries rule their rows.
 """
 
 
@@ -203,17 +274,36 @@ which has no right edge: it is drawn up to where one of the $n$ values is expect
 """
 
 
+def _cavity_formula() -> str:
+    return r"""
+At large $\beta$ a row has few entries that matter, and the columns on which they fall decide its
+resolvent: with $y_k^2$ the heavy entries of a row and $\rho$ the energy of all others,
+
+$$R=-\frac1{w+\sum_k y_k^2C_k+\rho\,\mathbb E C},\qquad
+C=-\frac1{w+\sum y^2R^{(k)}+\mathbb E\,\rho R},$$
+
+random, with $R^{(k)}$ that of a row without its entry $k$. As $\beta\to\infty$ each row is a
+single 1, and the squared singular values count how often a key is the best.
+"""
+
+
 def _code(values: Values) -> str:
+    head = head_from(values)
     draws = f"n_trials={values['n_draws']}, rng={values['seed']}"
+    layers = f', depth={head.depth}, combination="mean"' if head.depth > 1 else ""
+    order = ', order="first"' if head.inverse_temperature <= LARGE_BETA else ""
+    numbers = (
+        f"print(al.predict(head{order}))    # the limit\n"
+        "print(al.predict(head))                   # a finite head\n"
+        f"print(al.simulate(head, {draws}))\n\n"
+    )
     return (
         "import matplotlib.pyplot as plt\n\nimport attnlaw as al\n\nhead = al.SelfAttention(\n"
         f"    n_tokens={values['n_tokens']}, head_dimension={values['head_dimension']},\n"
         f"    inverse_temperature={values['inverse_temperature']:g}, "
-        f"n_heads={values['n_heads']}, causal={values['causal']},\n)\n"
-        'print(al.predict(head, order="first"))    # the limit\n'
-        "print(al.predict(head))                   # a finite head\n"
-        f"print(al.simulate(head, {draws}))\n\n"
-        'laws = {"limit": al.law(head, order="first"), "finite head": al.law(head)}\n'
+        f"n_heads={values['n_heads']}, causal={values['causal']}{layers},\n)\n"
+        f"{numbers if head.depth == 1 else ''}"
+        f'laws = {{"limit": al.law(head{order}), "finite head": al.law(head)}}\n'
         f"squared = al.simulation.simulate_spectrum(head, {draws})\n"
         "al.plotting.plot_spectrum(squared, laws, logarithmic=True)\n"
         "plt.show()\n"

@@ -6,7 +6,7 @@ Blocks are the harmonics of `kernel`, each with its first mode. A row with i ent
 - of which a block of degree k keeps the share c_k²(i)/c_k²(∞), with c_k²(i) the mean squared
   coefficient of such a row in p_k(x), interpolated between two exact means (`rows`),
 - and what is in no block is noise, with an energy that fluctuates from row to row like that of a
-  sum of i entries (`sums`); columns likewise, for the effective number of rows that they see.
+  sum of i entries (`energies`); columns likewise, for the effective number of rows that they see.
 
 Derived in docs/theory/causal-heads.md, "Heads of finite size"; mean patterns in
 docs/theory/causal-heads.md, "Mean patterns".
@@ -20,10 +20,9 @@ import numpy as np
 from attnlaw._checks import Floats
 from attnlaw.laws.causal_profile import CausalProfile, token_bins
 from attnlaw.models import SelfAttention
-from attnlaw.theory.attention.energies import Entries
+from attnlaw.theory.attention.energies import Entries, Sums, doubled_sums
 from attnlaw.theory.attention.kernel import Kernel, Mode
 from attnlaw.theory.attention.rows import decayed_energies, finite_rows, row_energies
-from attnlaw.theory.attention.sums import Sums, doubled_sums
 
 __all__ = ["CausalHead", "causal_energies", "causal_head"]
 

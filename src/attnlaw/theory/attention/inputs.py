@@ -19,8 +19,8 @@ import numpy as np
 from attnlaw._checks import Floats, warn_regime
 from attnlaw.laws import FreeProfile, VarianceProfile
 from attnlaw.models import SelfAttention
+from attnlaw.theory.attention.kernel import gauss_rule
 from attnlaw.theory.attention.profiles import projections, tokens_profile
-from attnlaw.theory.attention.quadrature import gauss_rule
 
 __all__ = ["by_input_spectrum", "first_inputs_profile", "tokens_inputs_profile"]
 

@@ -4,24 +4,37 @@ A query of norm r√d_k and a key of norm s√d_k meet in the entry
 
     n A_ij ≈ f(q, k) = e^{β r s √d_k u − β²r²/2} = Σ_k B_k(r, s) √N_k P_k(u) ,
 
-u the cosine between them and B_k(r, s) = √N_k b_k(βrs√d_k) e^{−β²r²/2} (`harmonics`). For each
+u the cosine between them and B_k(r, s) = √N_k b_k(βrs√d_k) e^{−β²r²/2}. For each
 degree k, B_k = Σ_l σ_kl u_kl(r) v_kl(s) with functions that are orthonormal under the distribution
 of norms. So the features u_kl(r) Y_km(q/‖q‖) of a query and v_kl(s) Y_km(k/‖k‖) of a key are
 orthonormal too, and f is a sum of blocks: mode (k, l) has N_k latent dimensions and the variances
 α(r) = σ u², γ(s) = σ v². Degree 0 is a matrix of finite rank, that only outliers can show.
+
+The harmonics: for unit vectors u, v in R^d and any κ, e^{κ u·v} = Σ_k b_k(κ) N_k P_k(u·v) with N_k
+the number of harmonics of degree k, P_k the Gegenbauer polynomial with P_k(1) = 1 and
+b_k(κ) = Γ(d/2) (κ/2)^{1−d/2} I_{d/2−1+k}(κ). Norms are represented by a few weighted points
+(`gauss_rule`, `norm_rule`).
 """
 
+from math import comb
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.linalg import eigh_tridiagonal
+from scipy.special import gammaincinv, gammaln, ndtri
 
 from attnlaw._checks import Floats, invalid_argument
 from attnlaw.models import SelfAttention
-from attnlaw.theory.attention.harmonics import harmonic_coefficient, harmonic_dimension
-from attnlaw.theory.attention.quadrature import norm_rule
 
-__all__ = ["Kernel", "Mode"]
+__all__ = [
+    "Kernel",
+    "Mode",
+    "gauss_rule",
+    "harmonic_coefficient",
+    "harmonic_dimension",
+    "norm_rule",
+    "zonal_polynomials",
+]
 
 MOST_BETA = 3.0
 """Inverse temperature above which harmonics overflow and rows are ruled by single entries."""
@@ -175,3 +188,145 @@ class Kernel:
         scale = self.h_keys if self.is_mean else 1  # heads that share keys share their norms
         energy = float((sigma**2).sum()) / scale
         return self.of_rows(rows), self.of_columns(columns), energy
+
+
+def harmonic_dimension(dimension: int, degree: int) -> int:
+    """Count the independent spherical harmonics of degree k in R^d, N_k.
+
+    Notes
+    -----
+    N_k = C(d+k−1, k) − C(d+k−3, k−2), of which C(d+k−1, k) alone is the dimension of all
+    polynomials of degree k: the rest are ‖·‖² times lower harmonics
+    (docs/theory/realistic-heads.md, "Step 1: harmonics instead of powers").
+
+    Examples
+    --------
+    >>> [harmonic_dimension(3, k) for k in range(4)]
+    [1, 3, 5, 7]
+    """
+    d, k = dimension, degree
+    return comb(d + k - 1, k) - (comb(d + k - 3, k - 2) if k >= 2 else 0)
+
+
+def harmonic_coefficient(degree: int, kappa: Floats, dimension: int) -> Floats:
+    """Coefficient b_k(κ) of e^{κ u·v}, by the power series of the Bessel function.
+
+    Notes
+    -----
+    b_k(κ) = (κ/2)^k Γ(d/2)/Γ(d/2+k) Σ_j (κ²/4)^j / (j! (d/2+k)_j): all terms are positive, so
+    that nothing cancels, and for κ² = O(d) a few dozen of them are enough in any dimension.
+
+    Examples
+    --------
+    In three dimensions b_0(κ) = sinh(κ)/κ:
+
+    >>> kappa = np.array([0.5, 2.0])
+    >>> np.allclose(harmonic_coefficient(0, kappa, 3), np.sinh(kappa) / kappa, rtol=1e-15)
+    True
+    """
+    k, half = degree, dimension / 2
+    x = np.asarray(kappa, dtype=float) ** 2 / 4
+    term = np.ones_like(x)
+    total = np.ones_like(x)
+    j = 0
+    while (term > 1e-17 * total).any():
+        j += 1
+        term = term * (x / (j * (half + k + j - 1)))
+        total = total + term
+    with np.errstate(divide="ignore"):
+        power = np.exp(k * np.log(np.asarray(kappa) / 2) + gammaln(half) - gammaln(half + k))
+    return np.asarray(np.where(k == 0, 1.0, power) * total)
+
+
+def zonal_polynomials(max_degree: int, dimension: int, u: Floats) -> list[Floats]:
+    """Gegenbauer polynomials P_0 … P_K in u, with P_k(1) = 1.
+
+    Examples
+    --------
+    In three dimensions they are Legendre's:
+
+    >>> [float(p) for p in zonal_polynomials(2, 3, np.array(0.5))]
+    [1.0, 0.5, -0.125]
+    """
+    d = dimension
+    polynomials = [np.ones_like(u), np.asarray(u, dtype=float)]
+    for k in range(1, max_degree):
+        previous, last = polynomials[-2:]
+        polynomials.append(((2 * k + d - 2) * u * last - k * previous) / (k + d - 2))
+    return polynomials[: max_degree + 1]
+
+
+def gauss_rule(points: Floats, weights: Floats, n_nodes: int) -> tuple[Floats, Floats]:
+    """Nodes and weights that integrate polynomials up to degree 2n−1 as the given points do.
+
+    Parameters
+    ----------
+    points, weights : arrays of shape (m,)
+        A discrete distribution; the weights are scaled to sum to one.
+    n_nodes : int
+        Number of nodes, fewer when the points are.
+
+    Returns
+    -------
+    nodes, weights : arrays of shape (at most n_nodes,)
+
+    Notes
+    -----
+    Lanczos's method for the diagonal matrix of points from the vector of square-root weights;
+    the nodes are eigenvalues of its tridiagonal matrix. For a function like 1/(w + x), which is
+    what enters a resolvent, Gauss's rule is Padé approximation and converges geometrically.
+
+    Examples
+    --------
+    >>> nodes, weights = gauss_rule(np.linspace(-1, 1, 2001), np.ones(2001), 2)
+    >>> nodes.round(2), weights.round(2)
+    (array([-0.58,  0.58]), array([0.5, 0.5]))
+    """
+    basis = [np.sqrt(weights / weights.sum())]
+    diagonal: list[float] = []
+    off: list[float] = []
+    scale = np.abs(points).max()
+    while True:
+        v = points * basis[-1]
+        diagonal.append(float(basis[-1] @ v))
+        if len(diagonal) == n_nodes:
+            break
+        known = np.array(basis)
+        for _ in range(2):  # Gram–Schmidt twice: no loss of orthogonality
+            v = v - known.T @ (known @ v)
+        norm = float(np.linalg.norm(v))
+        if norm <= 1e-12 * scale:
+            break
+        off.append(norm)
+        basis.append(v / norm)
+    nodes, vectors = eigh_tridiagonal(np.array(diagonal), np.array(off))
+    return np.asarray(nodes, dtype=float), np.asarray(vectors[0] ** 2, dtype=float)
+
+
+def norm_rule(
+    dimension: float, n_nodes: int, n_draws: float | None = None
+) -> tuple[Floats, Floats]:
+    """Gauss's rule for r = ‖g‖/√d, g standard Gaussian in R^d.
+
+    Parameters
+    ----------
+    dimension : float
+        d; it need not be whole.
+    n_nodes : int
+        Number of nodes.
+    n_draws : float, optional
+        Cut the distribution where fewer than half of n draws are expected beyond, so that its
+        support is that of n norms and not the whole line.
+
+    Examples
+    --------
+    >>> r, w = norm_rule(64, 5)
+    >>> round(float(w @ r**2), 9)
+    1.0
+    """
+    tail = 0.5 / n_draws if n_draws else 1e-14
+    low, high = np.sqrt(2 * gammaincinv(dimension / 2, [tail, 1 - tail]) / dimension)
+    x, w = np.polynomial.legendre.leggauss(200)
+    r = 0.5 * (low + high) + 0.5 * (high - low) * x
+    log_density = (dimension - 1) * np.log(r) - dimension * r * r / 2
+    return gauss_rule(r, w * np.exp(log_density - log_density.max()), n_nodes)

@@ -26,13 +26,13 @@ from attnlaw.theory.attention.inputs import (
     first_inputs_profile,
     tokens_inputs_profile,
 )
+from attnlaw.theory.attention.kernel import norm_rule
 from attnlaw.theory.attention.profiles import (
     norms_profile,
     powers_profile,
     projections,
     tokens_profile,
 )
-from attnlaw.theory.attention.quadrature import norm_rule
 from attnlaw.theory.attention.regime import warn_outside_regime
 from attnlaw.theory.verbs import law
 

@@ -17,8 +17,7 @@ For i → ∞ the energy and c² tend to E g²/(E g)² and (E[g p(x)]/E g)², if
 import numpy as np
 
 from attnlaw._checks import Floats
-from attnlaw.theory.attention.harmonics import harmonic_dimension, zonal_polynomials
-from attnlaw.theory.attention.kernel import Kernel, Mode
+from attnlaw.theory.attention.kernel import Kernel, Mode, harmonic_dimension, zonal_polynomials
 
 __all__ = ["decayed_energies", "finite_rows", "row_energies", "row_means"]
 
