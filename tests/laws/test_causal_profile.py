@@ -93,8 +93,7 @@ def test_slope_is_the_derivative():
     v = equations.solve(w, tolerance=1e-9)
     step = 1e-4 * w
     rows = [
-        equations.mean_rows(equations.solve(w + s, (w, v), tolerance=1e-9), w + s)
-        for s in (step, -step)
+        equations.mean_rows(equations.solve(w + s, tolerance=1e-9), w + s) for s in (step, -step)
     ]
     assert_allclose(equations.mean_rows_slope(v, w), (rows[0] - rows[1]) / (2 * step), rtol=1e-4)
 

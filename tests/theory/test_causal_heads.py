@@ -97,6 +97,35 @@ def test_small_inverse_temperatures_scale(beta):
         assert_allclose(law.quantile(0.7) / beta**2, reference.quantile(0.7) / 1e-6, rtol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
+@pytest.mark.parametrize(
+    ("n", "beta", "more"),
+    [
+        (2, 0.1, {}),
+        (2, 3.0, {}),
+        (3, 1.0, {"sink": 0.5}),
+        (40, 2.5, {}),
+        (40, 10.0, {}),
+        (40, 1e8, {}),
+        (40, 10.0, {"sink": 0.999}),
+        (40, 5.0, {"alibi_slope": 2.0}),
+        (40, 5.0, {"window": 2}),
+        (40, 0.5, {"window": 1}),
+        (40, 0.5, {"alibi_slope": 50.0}),
+        (2, 0.5, {"sink": 0.5}),
+    ],
+)
+def test_extreme_heads_have_a_possible_law(n, beta, more):
+    law = al.law(causal(n, 16, beta, **more))
+    x = np.r_[0.0, np.geomspace(1e-300, 1e6, 300)]
+    cdf = law.cdf(x)
+    assert (np.diff(cdf) >= 0).all()
+    assert ((cdf >= 0) & (cdf <= 1)).all()
+    assert (law.density(x[1:]) >= 0).all()
+    assert 0 <= law.moment(1) <= n
+    assert law.moment(2) >= 0.999 * law.moment(1) ** 2
+
+
 def test_values_multiply_by_marchenko_pastur():
     with_values = al.law(causal(100, 32, 0.8, value_dimension=50))
     alone = al.law(causal(100, 32, 0.8))

@@ -31,7 +31,7 @@ Bools = NDArray[np.bool_]
 _TOLERANCE = 1e-5  # of the last Newton step
 _SMALL = 0.4
 _MOST_ATTEMPTS = 40
-_FAR = 4.0  # in units: far from the support, where resolvents are −1/w
+_FAR = 6.0  # in units: far from the support, where resolvents are −1/w
 
 
 class Ladders(NamedTuple):
@@ -117,17 +117,31 @@ class CausalEquations:
         rows, columns = self.AT.sum(axis=1)[:, None], self.GT.sum(axis=1)[:, None]
         return np.stack([R[..., None] * rows, C[..., None] * columns])
 
-    def solve(
+    def solve(self, w: Complexes, tolerance: float = _TOLERANCE) -> Complexes:
+        """Return the unknowns at points w of the upper half plane (a flat array)."""
+        v, done = self.solve_most(w, tolerance=tolerance, patience=_MOST_ATTEMPTS)
+        if not done.all():
+            raise RuntimeError(
+                f"the equations of the causal profile could not be solved at {(~done).sum()} of "
+                f"{w.size} points, the first at singular value "
+                f"{w[~done][0].real * self.unit**0.5:.6g}; a profile with entries of very "
+                "different sizes is the usual cause."
+            )
+        return v
+
+    def solve_most(
         self,
         w: Complexes,
         known: tuple[Complexes, Complexes] | None = None,
         tolerance: float = _TOLERANCE,
-    ) -> Complexes:
-        """Return the unknowns at points w of the upper half plane (a flat array).
+        patience: int = 8,
+    ) -> tuple[Complexes, Bools]:
+        """Return the unknowns at points w, and where they were found.
 
         Newton's method from the closed form of noise, or from those of the `known` points and
         unknowns nearest to it; points at which it does not converge start again from those at
-        which it did. The last step is smaller than `tolerance`, and the error about its square.
+        which it did. The last step is smaller than `tolerance`, and the error about its square. It
+        gives up after `patience` attempts in vain.
         """
         if known is None:
             v = self.start(w)
@@ -136,24 +150,21 @@ class CausalEquations:
         else:
             v = _extrapolated(*known, w)
         done = np.zeros(w.size, dtype=bool)
+        in_vain = 0
         for attempt in range(_MOST_ATTEMPTS):
             todo = np.flatnonzero(~done)
             v[:, :, todo], done[todo] = self._converge(
-                v[:, :, todo], w[todo], 5 + attempt, tolerance
+                v[:, :, todo], w[todo], 6 + attempt, tolerance
             )
-            if done.all():
-                return v
+            in_vain = in_vain + 1 if (~done).sum() == todo.size else 0
+            if done.all() or in_vain == patience:
+                break
             if done.any():
                 todo = np.flatnonzero(~done)
                 # further out only now and then, where a copy of the nearest is the safer guess
                 copy = attempt % 2 == 1
                 v[:, :, todo] = _extrapolated(w[done], v[:, :, done], w[todo], copy=copy)
-        raise RuntimeError(
-            f"the equations of the causal profile could not be solved at {(~done).sum()} of "
-            f"{w.size} points, the first at singular value "
-            f"{w[~done][0].real * self.unit**0.5:.6g}; a profile with entries of very different "
-            "sizes is the usual cause."
-        )
+        return v, done
 
     def _converge(
         self, v: Complexes, w: Complexes, n_steps: int, tolerance: float

@@ -41,6 +41,7 @@ __all__ = ["ORDERS", "linear_energy", "score_energy", "small_scale"]
 ORDERS = ("first", "powers", "norms", "tokens", "cavity", "frozen")
 _LEAST_BETA = 1e-3
 _LARGE_BETA = (1.9, 2.3)  # from where the order is "cavity": n ≤ 3 d_k, and above
+_ALONE = 30.0  # slope from which a row sees one token
 _SMOOTHING = 0.01  # of a singular value: energies of rows are represented by a few nodes
 
 
@@ -242,7 +243,9 @@ def _causal_law(model: SelfAttention, order: str) -> Law:
     if model.has_pattern and order == "first":
         raise invalid_argument("order", "'tokens' for a head with a mean pattern", order)
     scale, beta = small_scale(model.inverse_temperature)
-    if scale == 0:
+    alone = model.window == 1 or model.alibi_slope > _ALONE
+    alone = alone or (model.n_tokens == 2 and model.sink > 0)
+    if scale == 0 or alone:  # a row that sees one token is what it is at β = 0
         return Discrete([0.0])
     head = replace(model, inverse_temperature=beta)
     share = 1 / model.n_heads if _is_mean(model) else 1.0
