@@ -219,10 +219,10 @@ def test_picture_has_merit_weights_and_spectrum(labelled):
     pytest.importorskip("matplotlib").use("Agg")
     import matplotlib.pyplot as plt
 
-    from attnlaw.plotting import draw_pooling
+    from attnlaw.plotting import draw_positions
 
     *_, advice = labelled
-    figure = draw_pooling(advice)
+    figure = draw_positions(advice)
     titles = [axes.get_title(loc="left") for axes in figure.axes]
     assert titles == [f"{N} sequences of {L}", "weights", f"spectrum, {advice.best} pooling"]
     plt.close(figure)
