@@ -49,8 +49,8 @@ keys[0, 1, :-1] += 1.5 * queries[0, 1, 1:]
 keys[1, 2, 0] = queries[1, 2].mean(axis=0) * 100
 report = inspect_heads(maps_from_queries(queries, keys))
 print(report.verdict)
-for finding in report.by_structure[:3]:
-    print(f"{finding.name}, {finding.verdict}, structure {finding.structure:.2f}:")
+for finding in (report[0, 1], report[1, 2], report[0, 0]):
+    print(f"{finding.name}: {finding.verdict}, p = {finding.p_value:.1g}")
     print(f"    {finding.sentence}")
 
 # %%
@@ -60,12 +60,12 @@ al.plotting.draw_heads(report)
 
 # %%
 
-al.plotting.plot_head(report.by_structure[0])
+al.plotting.plot_head(report[0, 1])
 
 # %%
 # Random heads stay random
 # ------------------------
-# Verdicts are tests: of heads that are random they call few structured. Here are eight of them.
+# Verdicts are tests: of heads that are random they call few anything else. Here are eight of them.
 
 queries, keys = np.random.default_rng(1).standard_normal((2, 2, 4, 64, 16))
 random_report = inspect_heads(maps_from_queries(queries, keys))
