@@ -16,7 +16,7 @@ documentation, in this project's repository, and a heading on it.
 
 import lazy_loader
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # A name is imported when it is first used, so that `import attnlaw` and `attnlaw --help` take no
 # time. The names are listed in __init__.pyi, for readers and type checkers as for this line.
