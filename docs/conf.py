@@ -49,6 +49,8 @@ numpydoc_xref_param_type = True  # types of arguments and results are links
 numpydoc_xref_aliases = {
     name: f"attnlaw.{name}" for name in attnlaw.__all__ if name[0].isupper()
 } | {name: f"attnlaw.results.{name}" for name in attnlaw.results.__all__ if name[0].isupper()}
+words = ("True", "False", "None", "bool", "boolean", "sequence", "iterable", "integer", "string")
+numpydoc_xref_aliases |= {word: word for word in words}  # not links into Python's own pages
 numpydoc_xref_aliases |= {"Law": "attnlaw.laws.Law", "Comparison": "attnlaw.comparison.Comparison"}
 numpydoc_xref_ignore = {
     *("a", "all", "an", "and", "any", "array", "arrays", "as", "at", "axes", "by", "callable"),

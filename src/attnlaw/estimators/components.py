@@ -176,7 +176,8 @@ def signal_components(
         kurtosis = np.mean(scores**4, axis=0) / np.mean(scores**2, axis=0) ** 2
         test = outlier_test(values, **settings, score_kurtosis=kurtosis)
     if test.notes and test.n_signals:
-        warnings.warn(f"{test.n_signals} components: {test.notes[0]}", RegimeWarning, stacklevel=2)
+        counted = f"{test.n_signals} component{'s' if test.n_signals > 1 else ''}"
+        warnings.warn(f"{counted}: {test.notes[0]}", RegimeWarning, stacklevel=2)
     n_kept = min(max(test.n_signals, least), *X.shape)
     if max_components is not None:
         n_kept = min(n_kept, max_components)
