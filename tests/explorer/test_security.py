@@ -129,9 +129,13 @@ def draw(**changes):
     body = {
         "output": "page.children",
         "outputs": {"id": "page", "property": "children"},
-        "inputs": [{"id": "url", "property": "pathname", "value": "/spectrum"}],
+        "inputs": [
+            {"id": "url", "property": "pathname", "value": "/spectrum"},
+            {"id": "url", "property": "search", "value": ""},
+            {"id": "visit", "property": "data", "value": None},
+        ],
         "changedPropIds": ["url.pathname"],
-        "state": [{"id": "url", "property": "search", "value": ""}],
+        "state": [],
     }
     return {**body, **changes}
 

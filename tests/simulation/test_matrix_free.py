@@ -246,6 +246,7 @@ def test_no_trial_takes_rounding_for_a_direction():
     assert seen.bulk_edge.max() < 1.2 * al.predict(model).bulk_edge
 
 
+@pytest.mark.filterwarnings("ignore:.*stand for d")
 @engines
 @pytest.mark.parametrize("dimension", [2, 3, 7])
 @pytest.mark.parametrize("reading", READINGS)
