@@ -245,8 +245,8 @@ def test_regime_is_named_with_its_number():
     [
         (
             lambda: al.law(head(), "second"),
-            "order must be one of 'auto', 'first', 'powers', 'norms', 'tokens', 'frozen', "
-            "got 'second'.",
+            "order must be one of 'auto', 'first', 'powers', 'norms', 'tokens', 'cavity', "
+            "'frozen', got 'second'.",
         ),
         (
             lambda: al.law(head(d=2, beta=0.3), "norms"),
