@@ -232,7 +232,7 @@ def by_name(
     array([0.5, 0.5])
     >>> by_name("median", 2)
     Traceback (most recent call last):
-    ValueError: weights must be one of 'mean', 'causal', 'last', got 'median'.
+    ValueError: weights must be one of 'mean', 'causal', 'last', got 'median' (did you mean 'mean'?).
     """
     others = () if correlation is None else tuple(BY_CORRELATION)
     choice(argument, name, (*BY_LENGTH, *others))

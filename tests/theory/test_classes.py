@@ -270,7 +270,10 @@ def test_predictions_broadcast_over_ratios_and_scales():
             {"correlation": al.autoregressive_correlation(20, -0.5)},
             "correlation must be at least 0: classes are copied or not, got -0.5.",
         ),
-        ({"sampling": "tokens"}, "sampling must be one of 'token', 'gaussian', got 'tokens'."),
+        (
+            {"sampling": "tokens"},
+            "sampling must be one of 'token', 'gaussian', got 'tokens' (did you mean 'token'?).",
+        ),
         ({"signal_scale": -1.0}, "signal_scale must be at least 0, got -1.0."),
         ({"weights": np.zeros(20)}, "weights must be different from zero"),
     ],

@@ -113,7 +113,10 @@ def test_scalars_come_back_as_plain_numbers():
         ),
         ({"shares": [1.0]}, "shares must be of length 2, one for each correlation"),
         ({"shares": [1.0, -1.0]}, "shares must be above 0, got [1.0, -1.0]."),
-        ({"sampling": "tokens"}, "sampling must be one of 'token', 'gaussian', got 'tokens'."),
+        (
+            {"sampling": "tokens"},
+            "sampling must be one of 'token', 'gaussian', got 'tokens' (did you mean 'token'?).",
+        ),
     ],
 )
 def test_bad_input_gets_the_sentence(changes, sentence):

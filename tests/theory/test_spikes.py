@@ -329,7 +329,10 @@ def test_scalars_come_back_as_plain_numbers():
             {"signal_norm": [1.0, 2.0], "snr": [1.0, 2.0, 3.0]},
             "the arguments must be broadcastable, got [(2,), (), (), (3,)].",
         ),
-        ({"sampling": "tokens"}, "sampling must be one of 'token', 'gaussian', got 'tokens'."),
+        (
+            {"sampling": "tokens"},
+            "sampling must be one of 'token', 'gaussian', got 'tokens' (did you mean 'token'?).",
+        ),
     ],
 )
 def test_bad_input_gets_the_sentence(change, sentence):

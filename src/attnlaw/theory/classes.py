@@ -191,7 +191,7 @@ def thresholds_of_classes(model: PooledClasses) -> Thresholds:
     ...     correlation=np.eye(4), weights=al.mean_weights(4),
     ... )
     >>> al.thresholds(model)
-    Thresholds(population_signal=array([0.]), sample_signal=array([0.5]))
+    Thresholds(population_signal=[0], sample_signal=[0.5])
     """
     if model.vocabulary is not None and model.tokens_differ:
         return token_thresholds(model, model.vocabulary)

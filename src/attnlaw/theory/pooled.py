@@ -195,7 +195,7 @@ def thresholds_of_sequences(model: PooledSequences) -> Thresholds:
     ...     correlation=np.eye(4), weights=al.mean_weights(4),
     ... )
     >>> al.thresholds(model)
-    Thresholds(population_signal=0.0, sample_signal=0.5)
+    Thresholds(population_signal=0, sample_signal=0.5)
     """
     delta, gamma = np.broadcast_arrays(model.vocab_ratio, model.sample_ratio)
     if model.tokens_differ:

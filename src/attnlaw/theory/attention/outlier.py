@@ -70,7 +70,7 @@ def key_norm_outlier(model: SelfAttention, order: str = "norms") -> KeyNormOutli
     >>> head = al.SelfAttention(n_tokens=2000, head_dimension=16, inverse_temperature=0.5)
     >>> found = al.theory.key_norm_outlier(head)
     >>> found.locations.round(2), found.squared_overlaps.round(2), found.bulk_edge > 40
-    (array([4.39]), array([0.96]), True)
+    (array([4.4]), array([0.96]), True)
     """
     choice("order", order, ("norms", "first"))
     if model.value_dimension is not None:
