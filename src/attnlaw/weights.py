@@ -230,9 +230,9 @@ def by_name(
     --------
     >>> by_name("mean", 2)
     array([0.5, 0.5])
-    >>> by_name("median", 2)
+    >>> by_name("harmonic", 2)
     Traceback (most recent call last):
-    ValueError: weights must be one of 'mean', 'causal', 'last', got 'median' (did you mean 'mean'?).
+    ValueError: weights must be one of 'mean', 'causal', 'last', got 'harmonic'.
     """
     others = () if correlation is None else tuple(BY_CORRELATION)
     choice(argument, name, (*BY_LENGTH, *others))
