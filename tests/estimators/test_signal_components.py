@@ -247,7 +247,7 @@ def test_a_null_that_the_data_chose_is_mentioned_when_it_finds_something():
     X = rng.standard_normal((500, 150)) * (10.0 + np.arange(150)) ** -0.4
     X[:, -1] += 3 * rng.choice([-1.0, 1.0], 500)
     with pytest.warns(
-        al.RegimeWarning, match="1 components: the bulk may have a longer upper tail"
+        al.RegimeWarning, match="1 component: the bulk may have a longer upper tail"
     ):
         found = signal_components(X)
     assert found.test.noise == "long-tailed"
