@@ -2,8 +2,9 @@ import threading
 import time
 
 import pytest
+from dash import Dash, dcc, html
 
-from attnlaw.explorer.jobs import Jobs
+from attnlaw.explorer.jobs import JOBS, Jobs, register_simulation, simulation_panel
 
 
 def wait_for(condition):
@@ -58,3 +59,38 @@ def test_there_is_a_limit_and_the_oldest_are_forgotten():
     assert jobs.find(first.key) is None
     assert jobs.find(third.key) is third
     assert jobs.find(["not", "a", "key"]) is None
+
+
+def test_a_cancellation_that_comes_with_the_clock_is_heard():
+    gate = threading.Event()
+    app = Dash(__name__)
+    app.layout = html.Div([dcc.Store(id="page-extra"), simulation_panel("page")])
+    register_simulation(app, "page", (), lambda _: (9, gate.wait))
+    ask = app.server.test_client()
+    outputs = (
+        "extra.data",
+        "progress.value",
+        "status.children",
+        "poll.disabled",
+        "cancel.disabled",
+    )
+
+    def press(*names, extra=None):
+        parts = (("run", "n_clicks"), ("cancel", "n_clicks"), ("poll", "n_intervals"))
+        body = {
+            "output": f"..{'...'.join(f'page-{name}' for name in outputs)}..",
+            "outputs": [
+                {"id": f"page-{name.split('.')[0]}", "property": name.split(".")[1]}
+                for name in outputs
+            ],
+            "inputs": [{"id": f"page-{i}", "property": name, "value": 1} for i, name in parts],
+            "state": [{"id": "page-extra", "property": "data", "value": extra}],
+            "changedPropIds": [f"page-{i}.{name}" for i, name in parts[::-1] if i in names],
+        }
+        return ask.post("/_dash-update-component", json=body).get_json()["response"]
+
+    extra = press("run")["page-extra"]["data"]
+    said = press("poll", "cancel", extra=extra)  # the clock first, as the browser lists them
+    gate.set()
+    assert JOBS.find(extra["job"]).is_cancelled
+    assert said["page-status"]["children"] == "Cancelled after 0 of 9 trials"

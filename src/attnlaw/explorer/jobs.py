@@ -175,7 +175,9 @@ def register_simulation(
     )
     def _drive(_run: Any, _cancel: Any, _poll: Any, extra: Any, *given: Any) -> Any:
         key = extra.get("job") if isinstance(extra, dict) else None
-        if ctx.triggered_id == f"{page}-run":
+        # A slow answer joins what is pressed meanwhile to the clock's next question.
+        pressed = set(ctx.triggered_prop_ids.values())
+        if f"{page}-run" in pressed:
             try:
                 values = {c.name: c.check(v) for c, v in zip(controls, given, strict=True)}
                 n_trials, trial = trials(values)
@@ -184,7 +186,7 @@ def register_simulation(
             except ValueError as error:
                 return no_update, 0, notice(str(error), "red"), True, True
         else:
-            if ctx.triggered_id == f"{page}-cancel":
+            if f"{page}-cancel" in pressed:
                 JOBS.cancel(key)
             found = JOBS.find(key)
             if found is None:
