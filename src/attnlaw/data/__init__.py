@@ -1,11 +1,14 @@
 """Users' arrays and files, brought into the forms that estimators and diagnostics take.
 
-==================  ==========================================================================
-``masks``           masks, lengths and the weights they leave: one rule for every entry point
-``sequences``       embeddings (N, L, d), or tokens (N, L) with their table, as `Sequences`
-``sequence_map``    what a `Sequences` can do: two products, pooling, blocks, parts
-``covariance``      covariance of pooled sequences, block by block or on a Dask cluster
-``readers``         arrays, tables, vocabularies and sequences from files, without unpickling
-``examples``        real tables and labelled texts from installed packages, for tests and pages
-==================  ==========================================================================
+=====================  ==========================================================================
+``masks``              masks, lengths and the weights they leave: one rule for every entry point
+``sequences``          embeddings (N, L, d), or tokens (N, L) with their table, as `Sequences`
+``sequence_map``       what a `Sequences` can do: two products, pooling, blocks, parts
+``covariance``         covariance of pooled sequences, block by block or on a Dask cluster
+``corpora``            corpora in files or arrays, as chunks that any process can read alone
+``corpus_statistics``  what one pass over a corpus finds, and how records of chunks merge
+``pooled_tokens``      sums of rows of a table, compiled; paths of token weights
+``readers``            arrays, tables, vocabularies and sequences from files, without unpickling
+``examples``           real tables and labelled texts from installed packages, for tests and pages
+=====================  ==========================================================================
 """

@@ -8,6 +8,7 @@ r"""Users' arrays, masks and lengths, and the weights that they leave: one rule 
   so that the mean of the positions becomes the mean of the tokens.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ __all__ = [
     "presence",
     "remaining_weights",
 ]
+
+COMPILED_NUMBERS = 2**28  # pooled, from which on it pays to compile a loop
 
 KINDS = {
     "fiu": "made of real numbers",
@@ -186,10 +189,10 @@ class Pooling:
         self, block: NDArray[Any], table: Any, rows: slice, dtype: np.dtype[Any]
     ) -> NDArray[Any]:
         """Pool a block of token ids of shape (n, length) through their table."""
-        from scipy.sparse import csr_array
+        from attnlaw.data.pooled_tokens import pool_with_weights
 
         w = self.rows(rows).astype(dtype)
-        V, (n, L) = len(table), block.shape
+        V = len(table)
         ids = np.where(w != 0, block, 0) if self.is_padded else block
         if ids.min() < 0 or ids.max() >= V:
             outside = int(ids.min() if ids.min() < 0 else ids.max())
@@ -198,8 +201,8 @@ class Pooling:
         if not is_ready or not table.flags.c_contiguous:
             used, ids = np.unique(ids, return_inverse=True)
             table = np.asarray(table[used], dtype=dtype)
-        M = csr_array((w.ravel(), ids.ravel(), np.arange(0, n * L + 1, L)), (n, len(table)))
-        return np.asarray(M @ table)
+        is_large = math.prod(self.shape) * table.shape[1] > COMPILED_NUMBERS
+        return pool_with_weights(ids, w, table, compiled=is_large)
 
 
 def _weighted_sum(

@@ -1,7 +1,24 @@
-"""Sweeps: grids of models, observed on one process or a thousand, resumed after any kill."""
+"""Sweeps: grids of models, observed on one process or a thousand, resumed after any kill.
+
+`corpus_statistics` runs a pass over a corpus in the same way.
+"""
+
+from typing import TYPE_CHECKING, Any
 
 from attnlaw._store import StoreError
 from attnlaw.sweeps.grid import Sweep, load_sweep
 from attnlaw.sweeps.run import open_sweep, run_sweep
 
-__all__ = ["StoreError", "Sweep", "load_sweep", "open_sweep", "run_sweep"]
+if TYPE_CHECKING:
+    from attnlaw.sweeps.corpus_run import corpus_statistics
+
+__all__ = ["StoreError", "Sweep", "corpus_statistics", "load_sweep", "open_sweep", "run_sweep"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what reads corpora when it is first asked for: a sweep does without."""
+    if name != "corpus_statistics":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from attnlaw.sweeps.corpus_run import corpus_statistics
+
+    return corpus_statistics

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -19,10 +19,56 @@ from attnlaw.results import Accuracy, Spike
 from attnlaw.sweeps import dataset
 from attnlaw.sweeps.grid import Sweep
 
-__all__ = ["Cell", "Results", "cell", "cell_shape", "compute", "rehearse"]
+__all__ = [
+    "Cell",
+    "Results",
+    "Work",
+    "cell",
+    "cell_shape",
+    "compute",
+    "described_work",
+    "label",
+    "rehearse",
+]
 
 Results = Generator[tuple[int, Floats], None, None]
 """Places of cells and what they observed, as they come."""
+
+
+class Pieces(Protocol):
+    """Numbered pieces of work other than a sweep's, such as the chunks of a corpus."""
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """Description in plain types, from which `described_work` makes the same elsewhere."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of what a piece gives."""
+
+    def compute(self, index: int) -> Floats:
+        """Return what a piece gives."""
+
+    def label(self, index: int) -> str:
+        """Name a piece in messages."""
+
+
+Work = Sweep | Pieces
+"""What processes and clusters compute piece by piece."""
+
+
+def described_work(plain: dict[str, Any]) -> Work:
+    """Return the work that a description means."""
+    if "corpus" in plain:
+        from attnlaw.sweeps.corpus_run import CorpusWork
+
+        return CorpusWork.described(plain)
+    return Sweep(**plain)
+
+
+def label(work: Work, index: int) -> str:
+    """Name a piece in messages."""
+    return cell(work, index).label if isinstance(work, Sweep) else work.label(index)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +83,10 @@ class Cell:
     label: str  # in words, for messages
 
 
-def cell_shape(sweep: Sweep) -> tuple[int, ...]:
+def cell_shape(sweep: Work) -> tuple[int, ...]:
     """Shape of what a cell observes: fields, trials, and axes that are observed together."""
+    if not isinstance(sweep, Sweep):
+        return sweep.shape
     shared = (len(sweep.axes[name]) for name in sweep.shared_axes)
     return (len(sweep.result_fields), sweep.trials_together, *shared)
 
@@ -75,8 +123,10 @@ def cell(sweep: Sweep, index: int) -> Cell:
     )
 
 
-def compute(sweep: Sweep, index: int) -> Floats:
+def compute(sweep: Work, index: int) -> Floats:
     """Observe a cell: an array of shape `cell_shape`, truth values as 0 and 1."""
+    if not isinstance(sweep, Sweep):
+        return sweep.compute(index)
     from attnlaw.simulation import prefer_compiled, simulate, simulate_accuracy
 
     prefer_compiled()  # there are many cells, and each must take the same way in every process

@@ -24,8 +24,7 @@ import numpy as np
 from attnlaw import __version__
 from attnlaw._checks import Floats, invalid_argument
 from attnlaw._machine import one_blas_thread
-from attnlaw.sweeps.cells import Results, cell, compute
-from attnlaw.sweeps.grid import Sweep
+from attnlaw.sweeps.cells import Results, Work, compute, described_work, label
 from attnlaw.sweeps.store import software, software_difference
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ TASK_SECONDS = 0.2  # that cells of one task take together, if one does not take
 MOST_CELLS = 200  # in a task
 
 
-def on_dask(sweep: Sweep, cells: Sequence[int], client: "Client") -> Results:
+def on_dask(sweep: Work, cells: Sequence[int], client: "Client") -> Results:
     """Compute cells on a cluster; yield their places and values as they come.
 
     Parameters
@@ -175,7 +174,7 @@ def _check_versions(workers: Mapping[str, Mapping[str, str | None]]) -> None:
             )
 
 
-def _result(sweep: Sweep, index: int, future: "Future[Any]") -> tuple[float, Floats]:
+def _result(sweep: Work, index: int, future: "Future[Any]") -> tuple[float, Floats]:
     """Return the seconds that a task took and what its cells observed, or raise why not."""
     from distributed import KilledWorker
 
@@ -185,11 +184,11 @@ def _result(sweep: Sweep, index: int, future: "Future[Any]") -> tuple[float, Flo
     except KilledWorker as error:
         raise RuntimeError(
             f"Workers of the cluster died {error.allowed_failures + 1} times (out of memory?) in "
-            f"{cell(sweep, index).label}."
+            f"{label(sweep, index)}."
         ) from error
     except CancelledError as error:
         raise RuntimeError(
-            f"The connection to the cluster was lost in {cell(sweep, index).label}; run the sweep "
+            f"The connection to the cluster was lost in {label(sweep, index)}; run the sweep "
             "again to continue it."
         ) from error
     except ModuleNotFoundError as error:  # a worker that came later
@@ -209,8 +208,8 @@ def _compute(description: str, callers: dict[str, str], cells: list[int]) -> tup
 
 
 @cache
-def _sweep(description: str) -> Sweep:
-    return Sweep(**json.loads(description))
+def _sweep(description: str) -> Work:
+    return described_work(json.loads(description))
 
 
 @cache

@@ -25,8 +25,7 @@ import numpy as np
 
 from attnlaw._checks import Floats
 from attnlaw._machine import ONE_THREAD, end_with_parent
-from attnlaw.sweeps.cells import Results, cell, cell_shape, compute
-from attnlaw.sweeps.grid import Sweep
+from attnlaw.sweeps.cells import Results, Work, cell_shape, compute, described_work, label
 
 __all__ = ["on_processes", "work"]
 
@@ -38,7 +37,7 @@ ATTEMPTS = 3  # of a cell whose worker dies
 APART: dict[str, Any] = {"creationflags": 0x200} if os.name == "nt" else {"process_group": 0}
 
 
-def on_processes(sweep: Sweep, cells: Sequence[int], n_jobs: int) -> Results:
+def on_processes(sweep: Work, cells: Sequence[int], n_jobs: int) -> Results:
     """Compute cells on `n_jobs` processes; yield their places and values as they come."""
     workers = _Workers(sweep, cells)
     threads = [threading.Thread(target=workers.drive) for _ in range(min(n_jobs, len(cells)))]
@@ -62,7 +61,7 @@ def work() -> None:
     end_with_parent()
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints must not get between the answers
-    sweep = Sweep(**json.loads(sys.stdin.readline()))
+    sweep = described_work(json.loads(sys.stdin.readline()))
     for line in sys.stdin:
         try:
             payload = compute(sweep, int(line)).astype("<f8").tobytes()
@@ -86,7 +85,7 @@ class _WorkerDied(Exception):
 class _Worker:
     """A child process that computes cells."""
 
-    def __init__(self, sweep: Sweep) -> None:
+    def __init__(self, sweep: Work) -> None:
         self._sweep = sweep
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", COMMAND],
@@ -139,7 +138,7 @@ class _Worker:
 class _Workers:
     """Workers, the cells they still have to compute, and the answers they have given."""
 
-    def __init__(self, sweep: Sweep, cells: Sequence[int]) -> None:
+    def __init__(self, sweep: Work, cells: Sequence[int]) -> None:
         self._sweep = sweep
         self._cells = iter(cells)
         self._workers: set[_Worker] = set()
@@ -187,7 +186,7 @@ class _Workers:
         raise RuntimeError(
             f"A worker process died {ATTEMPTS} times, the last time with status {status} "
             f"({'killed: out of memory?' if status == -9 else 'see its messages above'}), in "
-            f"{cell(self._sweep, index).label}."
+            f"{label(self._sweep, index)}."
         )
 
     def _spawn(self) -> _Worker:

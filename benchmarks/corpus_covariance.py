@@ -1,0 +1,197 @@
+"""Covariance of a corpus of token ids: speed, error, memory, a path of SIF's a, and workers.
+
+    python benchmarks/corpus_covariance.py speed                 # one covariance, beside NumPy
+    python benchmarks/corpus_covariance.py path                  # 20 values of a, beside one
+    python benchmarks/corpus_covariance.py workers               # one and two local processes
+
+Ids follow Zipf's law, p_v ∝ 1/(v + 2.7), and are dealt to the rows of SmolLM2's table (49,152×576
+numbers, `requirements/examples.txt`) at random. Plain NumPy is what one writes: for each block of
+rows ``X = table[ids].mean(axis=1, dtype=float)``, then ``S += X.T @ X`` in double precision, in
+blocks of 200 rows, the fastest of 200, 1,000 and 4,000. Both sides have one thread; times are
+those of the processor unless they are called elapsed, and both sides take turns.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from attnlaw._machine import one_blas_thread
+from attnlaw.data.examples import example_table
+from attnlaw.data.pooled_tokens import sif_nodes
+from attnlaw.sweeps import corpus_statistics
+
+L, PLAIN_ROWS = 64, 200
+
+
+def smollm2():
+    return np.ascontiguousarray(example_table("smollm2").vectors, dtype=np.float32)
+
+
+def zipf_ids(n, n_vocab, rng, length=L):
+    p = 1 / (np.arange(1, n_vocab + 1) + 2.7)
+    cdf = np.cumsum(p / p.sum())
+    dealt = np.random.default_rng(1).permutation(n_vocab).astype(np.int32)
+    ids = np.empty((n, length), np.int32)
+    for k in range(0, n, 50_000):
+        ids[k : k + 50_000] = dealt[np.searchsorted(cdf, rng.random(ids[k : k + 50_000].shape))]
+    return ids
+
+
+def plain(ids, table):
+    """Number, sum and second moment in double precision, as one writes it in NumPy."""
+    total, square = 0.0, 0.0
+    for k in range(0, len(ids), PLAIN_ROWS):
+        X = table[ids[k : k + PLAIN_ROWS]].mean(axis=1, dtype=float)
+        total = total + X.sum(axis=0)
+        square = square + X.T @ X
+    return len(ids), total, square
+
+
+def timed(function, *args, **options):
+    start = time.process_time()
+    found = function(*args, **options)
+    return time.process_time() - start, found
+
+
+def relative(found, exact):
+    """Largest error of an entry, over the largest entry; and of an eigenvalue, over its value."""
+    eigenvalues = np.linalg.eigvalsh(exact)
+    return {
+        "entry": float(np.abs(found - exact).max() / np.abs(exact).max()),
+        "eigenvalue": float(np.abs(np.linalg.eigvalsh(found) / eigenvalues - 1).max()),
+    }
+
+
+def speed(n):
+    table, rng = smollm2(), np.random.default_rng(0)
+    ids = zipf_ids(n, len(table), rng)
+    corpus_statistics(ids[:1000], table)  # compiles
+    corpus_statistics(ids[:1000], table, dtype=float)
+    ours = theirs = 0.0
+    count, total, square = 0, 0.0, 0.0
+    for k in range(0, n, 2**18):  # in turns, so that other work on the machine hits both
+        some = ids[k : k + 2**18]
+        seconds, _ = timed(corpus_statistics, some, table)
+        ours += seconds
+        seconds, (m, s, q) = timed(plain, some, table)
+        theirs += seconds
+        count, total, square = count + m, total + s, square + q
+    exact = square / count - np.outer(total / count, total / count)
+    whole, found = timed(corpus_statistics, ids, table)
+    double, twice = timed(corpus_statistics, ids, table, dtype=float)
+    memory = peak_memory(n)
+    return {
+        "sequences": n,
+        "plain NumPy, s": theirs,
+        "float32, s": whole,
+        "float32 in turns, s": ours,
+        "times as fast": theirs / ours,
+        "float64, s": double,
+        "float64, times as fast": theirs / double,
+        "error of float32": relative(found.covariance, exact),
+        "error of float64": relative(twice.covariance, exact),
+        "peak memory, GiB": memory / 2**30,
+    }
+
+
+def peak_memory(n):
+    """Resident memory of a process that maps the ids and does one pass, all libraries included."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "ids.npy"
+        table = smollm2()
+        np.save(path, zipf_ids(n, len(table), np.random.default_rng(0)))
+        np.save(Path(folder) / "table.npy", table)
+        code = (
+            "import resource, numpy as np\nfrom attnlaw.sweeps import corpus_statistics\n"
+            f"corpus_statistics({str(path)!r}, np.load({str(Path(folder) / 'table.npy')!r}))\n"
+            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    return 1024 * int(done.stdout)
+
+
+def path(n, low=1e-4, high=1e-2):
+    table, rng = smollm2(), np.random.default_rng(2)
+    ids = zipf_ids(n, len(table), rng)
+    a = np.geomspace(low, high, 20)
+    corpus_statistics(ids[:1000], table)
+    corpus_statistics(ids[:1000], table, sif=a)
+    one, _ = timed(corpus_statistics, ids, table, sif=a[7:8])
+    several, found = timed(corpus_statistics, ids, table, sif=a)
+    mean, _ = timed(corpus_statistics, ids, table)
+    nodes, mixing = sif_nodes(found.frequencies, a)
+    some = ids[: min(n, 20_000)]
+    part = corpus_statistics(some, table, sif=a)
+    errors = {}
+    for k in sorted(set(range(20)) - set(nodes.tolist()))[::3]:  # of those that were not pooled
+        g = a[k] / (a[k] + part.frequencies)
+        exact = corpus_statistics(some, table, token_weights=g, dtype=float).covariance
+        errors[f"{a[k]:.2g}"] = relative(part.pooled[k].covariance, exact)
+    return {
+        "sequences": n,
+        "values of a": len(a),
+        "from, to": (low, high),
+        "covariances formed": len(nodes),
+        "largest sum of |c|": float(np.abs(mixing).sum(axis=1).max()),
+        "one mean pooling, s": mean,
+        "one value of a, s": one,
+        "20 values of a, s": several,
+        "20 values over one": several / one,
+        "20 values over one mean pooling": several / mean,
+        "errors at values between": errors,
+    }
+
+
+def workers(n):
+    table = smollm2()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "ids.npy"
+        np.save(file, zipf_ids(n, len(table), np.random.default_rng(3)))
+        found = {}
+        for jobs in (1, 2):
+            start = time.perf_counter()
+            store = Path(folder) / f"store{jobs}"
+            one = subprocess.run(
+                [sys.executable, "-c", WORKER, str(file), str(store), str(jobs)],
+                capture_output=True, text=True, check=True,
+            )  # fmt: skip
+            elapsed = time.perf_counter() - start
+            found[f"{jobs} worker(s), elapsed s"] = json.loads(one.stdout) | {"whole": elapsed}
+    a, b = (found[f"{jobs} worker(s), elapsed s"]["pass"] for jobs in (1, 2))
+    return {"sequences": n, **found, "two over one": a / b, "load": os.getloadavg()}
+
+
+WORKER = """
+import json, sys, time
+import numpy as np
+from attnlaw.data.examples import example_table
+from attnlaw.sweeps import corpus_statistics
+table = np.ascontiguousarray(example_table("smollm2").vectors, dtype=np.float32)
+clock = []
+def progress(done, total):
+    clock.append((time.perf_counter(), done))
+found = corpus_statistics(sys.argv[1], table, store=sys.argv[2], n_jobs=int(sys.argv[3]),
+                          progress=progress)
+print(json.dumps({"pass": clock[-1][0] - clock[0][0], "sum": float(found.covariance.sum())}))
+"""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", choices=["speed", "path", "workers"])
+    parser.add_argument("--n", type=int, default=1_000_000)
+    chosen = parser.parse_args()
+    with one_blas_thread():
+        found = {"speed": speed, "path": path, "workers": workers}[chosen.part](chosen.n)
+    print(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()

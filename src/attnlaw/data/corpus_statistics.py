@@ -1,0 +1,366 @@
+"""Sufficient statistics of a corpus: one pass, in chunks that can be merged.
+
+What is counted and summed of a chunk is one array of float64 numbers, a *record*:
+
+- how often each token occurs, how many sequences have each length and each class;
+- for each weighting of the tokens, class sums, and mean x̄ and scatter Σ (x_i − x̄)(x_i − x̄)ᵀ of
+  the pooled sequences in each of two halves: runs of 64 sequences alternate between them, so
+  that what one half suggests can be held against the other.
+
+Records of two chunks merge into that of both (Chan, Golub and LeVeque, 1983), in an order that the
+numbers of the chunks decide: see `attnlaw.sweeps.corpus_run`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw._checks import Floats, invalid_argument
+from attnlaw._machine import one_blas_thread, require_memory
+from attnlaw.data.corpora import Block, Corpus
+from attnlaw.data.covariance import PooledCovariance
+from attnlaw.data.pooled_tokens import pool_token_ids
+
+__all__ = ["CorpusPass", "CorpusStatistics"]
+
+RUN = 64  # sequences that follow each other and belong to the same half
+ROWS = 8192  # pooled at a time, at most
+PILOT = 256  # sequences whose mean is subtracted before products are formed
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CorpusStatistics:
+    """What one pass over a corpus finds; see `attnlaw.sweeps.corpus_statistics`."""
+
+    n_sequences: int  # N
+    n_tokens: int  # of the whole corpus; 0 unless it is of token ids
+    token_counts: NDArray[np.int64]  # (V,)
+    length_counts: NDArray[np.int64]  # (L + 1,): sequences with so many tokens
+    classes: tuple[str, ...]
+    class_counts: NDArray[np.int64]  # (C,)
+    class_means: Floats  # (K, C, d)
+    pooled: tuple[PooledCovariance, ...]  # of each weighting of the tokens
+    halves: tuple[tuple[PooledCovariance, PooledCovariance], ...]  # the same, of each half
+    a: Floats | None = None  # (K,): of SIF, where the weightings are a path of it
+
+    @property
+    def frequencies(self) -> Floats:
+        """Share p_v of each token in the text."""
+        return self.token_counts / max(self.n_tokens, 1)
+
+    @property
+    def mean(self) -> Floats:
+        """Mean pooled sequence, of the only weighting."""
+        return self._only.mean
+
+    @property
+    def covariance(self) -> Floats:
+        """Covariance of pooled sequences, of the only weighting."""
+        return self._only.covariance
+
+    @property
+    def _only(self) -> PooledCovariance:
+        if len(self.pooled) != 1:
+            raise invalid_argument("pooled", "of one weighting", len(self.pooled))
+        return self.pooled[0]
+
+    def held_out_variances(self, n_components: int, weighting: int = 0) -> Floats:
+        """Return what components are worth: variances along eigenvectors of the other half.
+
+        Parameters
+        ----------
+        n_components : int
+            The leading ones.
+        weighting : int
+            Which of several.
+
+        Returns
+        -------
+        array of shape (2, n_components)
+            Eigenvalues λ_k of one half, and u_kᵀ S u_k with S of the other, both averaged over
+            the two ways round. A component whose second number is much smaller than its first
+            is noise of the sample.
+        """
+        found = np.zeros((2, n_components))
+        for one, other in (self.halves[weighting], self.halves[weighting][::-1]):
+            values, vectors = np.linalg.eigh(one.covariance)
+            U = vectors[:, ::-1][:, :n_components]
+            found[0] += values[::-1][:n_components] / 2
+            found[1] += np.einsum("dk,de,ek->k", U, other.covariance, U) / 2
+        return found
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CorpusPass:
+    """One pass over a corpus: what is counted, and how the records of its chunks merge.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        Token ids (with a table, or counted alone), pooled rows, or embeddings.
+    table : array of shape (V, d), optional
+        Embeddings of the tokens, C-contiguous, in the precision of the products.
+    token_weights : array of shape (V, K), optional
+        Weightings g of the tokens, of the same type; x_i = (1/L_i) Σ_l g_{v_il} e_{v_il}.
+    n_vocab : int
+        V; 0 where there are no ids.
+    classes : sequence of str
+        Names of the classes.
+    dtype : float32 or float64
+        In which tokens are pooled and products formed; sums over blocks are float64.
+    """
+
+    corpus: Corpus
+    table: NDArray[np.floating] | None = None
+    token_weights: NDArray[np.floating] | None = None
+    n_vocab: int = 0
+    classes: Sequence[str] = ()
+    dtype: np.dtype[Any] = field(default_factory=lambda: np.dtype(np.float32))
+
+    def __post_init__(self) -> None:
+        needed = 16 * self.size + 8 * self.n_weightings * ROWS * self.dimension
+        require_memory(needed, "dimension", self.dimension, "covariances")
+
+    @property
+    def n_weightings(self) -> int:
+        """Number of weightings K of the tokens; 0 when tokens are counted alone."""
+        if self.corpus.is_of_ids and self.table is None:
+            return 0
+        return 1 if self.token_weights is None else self.token_weights.shape[1]
+
+    @cached_property
+    def dimension(self) -> int:
+        """Dimension d of pooled sequences; 0 when tokens are counted alone."""
+        if self.table is not None:
+            return int(self.table.shape[1])
+        return 0 if self.corpus.is_of_ids else int(self.corpus.shape[-1])
+
+    @cached_property
+    def _parts(self) -> dict[str, tuple[slice, tuple[int, ...]]]:
+        """Place and shape of each part of a record; scatters as upper triangles."""
+        K, d, C = self.n_weightings, self.dimension, len(self.classes)
+        n_lengths = self.corpus.max_length + 1 if self.corpus.is_of_ids else 0
+        shapes = {
+            "token_counts": (self.n_vocab,),
+            "length_counts": (n_lengths,),
+            "class_counts": (C,),
+            "class_sums": (K, C, d),
+            "n": (2,),
+            "mean": (K, 2, d),
+            "scatter": (K, 2, d * (d + 1) // 2),
+        }
+        parts, stop = {}, 0
+        for name, shape in shapes.items():
+            start, stop = stop, stop + int(np.prod(shape))
+            parts[name] = (slice(start, stop), shape)
+        return parts
+
+    @property
+    def size(self) -> int:
+        """Numbers in a record."""
+        return int(self._parts["scatter"][0].stop)
+
+    def view(self, record: Floats) -> dict[str, Floats]:
+        """Return the parts of a record, as views."""
+        return {name: record[at].reshape(shape) for name, (at, shape) in self._parts.items()}
+
+    def compute(self, index: int) -> Floats:
+        """Return the record of a chunk.
+
+        Notes
+        -----
+        Products are of x − c with c the mean of the first few sequences, so that a mean far
+        larger than the spread costs no digits: Σ (x − x̄)(x − x̄)ᵀ = Σ (x − c)(x − c)ᵀ − n δδᵀ with
+        δ = x̄ − c. Each block of rows is multiplied in `dtype` and added in float64.
+        """
+        record = np.zeros(self.size)
+        parts = self.view(record)
+        K, d = self.n_weightings, self.dimension
+        shift: NDArray[np.floating] | None = None
+        sums, products = np.zeros((K, 2, d)), np.zeros((K, 2, d, d))
+        place = 0
+        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
+            for block in self.corpus.blocks(index):
+                self._count(block, parts)
+                for start in range(0, len(block.values) if K else 0, ROWS):
+                    rows = block.values[start : start + ROWS]
+                    if shift is None:
+                        pilot = self._pooled(rows[:PILOT], np.zeros((K, d), self.dtype))
+                        shift = pilot.mean(axis=1, dtype=np.float64).astype(self.dtype)
+                    half = (place + np.arange(len(rows))) // RUN % 2
+                    place += len(rows)
+                    for h in (0, 1):
+                        here = np.flatnonzero(half == h)
+                        X = self._pooled(rows[here], shift)
+                        parts["n"][h] += len(here)
+                        found = np.ones(len(here), self.dtype) @ X
+                        if not np.isfinite(found).all():
+                            raise self._not_finite(block, start)
+                        sums[:, h] += found
+                        for k in range(K):
+                            products[k, h] += X[k].T @ X[k]
+                        if block.labels is not None:
+                            labels = block.labels[start : start + ROWS][here]
+                            self._add_classes(X, shift, labels, parts)
+        if K and shift is not None:
+            self._centre(parts, shift, sums, products)
+        if not np.isfinite(record).all():
+            name = self.corpus.describe(index)
+            raise invalid_argument(
+                "pooled sequences", f"small enough for their squares to be {self.dtype}", name
+            )
+        return record
+
+    def _count(self, block: Block, parts: dict[str, Floats]) -> None:
+        """Count tokens, lengths and classes; refuse sequences that have no token."""
+        values = block.values
+        if self.corpus.is_of_ids != (values.dtype.kind in "iu"):
+            found = f"{values.dtype} beside {'token ids' if self.corpus.is_of_ids else 'vectors'}"
+            raise block.refuse(0, "hold sequences of one type", found)
+        if self.corpus.is_of_ids:
+            present = values >= 0
+            lengths = present.sum(axis=1)
+            if not lengths.all():
+                raise block.refuse(int(lengths.argmin()), "hold a token in every row", "none")
+            if values.max() >= self.n_vocab:
+                k = int(np.argmax(values.max(axis=1)))
+                raise block.refuse(k, f"hold ids below {self.n_vocab}", str(values[k].max()))
+            ids = values.ravel() if present.all() else values[present]
+            parts["token_counts"] += np.bincount(ids, minlength=self.n_vocab)
+            parts["length_counts"] += np.bincount(lengths, minlength=self.corpus.max_length + 1)
+        elif values.shape[1:] != self.corpus.shape:
+            found = f"{values.shape[-1]} beside {self.corpus.shape[-1]}"
+            raise block.refuse(0, "hold vectors of one length", found)
+        if block.labels is not None:
+            codes = self._codes(block.labels)
+            if codes.max() >= len(self.classes):
+                k = int(codes.argmax())
+                raise block.refuse(k, "hold labels among the classes", str(block.labels[k]))
+            parts["class_counts"] += np.bincount(codes, minlength=len(self.classes))
+
+    def _codes(self, labels: NDArray[Any]) -> NDArray[np.intp]:
+        """Return places of labels among the classes; the number of classes where there is none."""
+        names = np.array(self.classes)
+        places = np.searchsorted(names, labels)
+        known = names[np.minimum(places, len(names) - 1)] == labels
+        return np.where(known, places, len(names))
+
+    def _pooled(self, rows: NDArray[Any], shift: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Return pooled sequences less the shift, of each weighting: (K, n, d)."""
+        if self.table is not None:
+            X = np.empty((len(shift), len(rows), self.dimension), self.dtype)
+            if len(rows):
+                pool_token_ids(rows, self.table, self.token_weights, shift, X)
+            return X
+        pooled = rows.mean(axis=1, dtype=np.float64) if rows.ndim == 3 else rows
+        return (pooled[None] - shift[:, None].astype(np.float64)).astype(self.dtype)
+
+    def _not_finite(self, block: Block, start: int) -> ValueError:
+        rows = block.values[start : start + ROWS].reshape(-1, *self.corpus.shape)
+        finite = np.isfinite(rows).reshape(len(rows), -1).all(axis=1)
+        if finite.all():
+            what = f"small enough for sums of {self.dtype}"
+            return invalid_argument("embeddings", what, block.source)
+        return block.refuse(start + int(finite.argmin()), "hold finite numbers", "NaN or infinity")
+
+    def _add_classes(
+        self,
+        X: NDArray[np.floating],
+        shift: NDArray[np.floating],
+        labels: NDArray[Any],
+        parts: dict[str, Floats],
+    ) -> None:
+        codes = self._codes(labels)
+        for code in np.unique(codes):
+            rows = codes == code
+            total = X[:, rows].sum(axis=1, dtype=np.float64)
+            parts["class_sums"][:, code] += total + rows.sum() * shift.astype(np.float64)
+
+    def _centre(
+        self,
+        parts: dict[str, Floats],
+        shift: NDArray[np.floating],
+        sums: Floats,
+        products: Floats,
+    ) -> None:
+        """Write means and centred scatters."""
+        n = np.maximum(parts["n"], 1)[None, :, None]
+        delta = sums / n
+        parts["mean"][:] = shift[:, None, :] + delta
+        upper = np.triu_indices(self.dimension)
+        for k, h in np.ndindex(len(shift), 2):
+            step = delta[k, h] * np.sqrt(n[0, h, 0])
+            parts["scatter"][k, h] = (products[k, h] - np.outer(step, step))[upper]
+
+    def merge(self, left: Floats, right: Floats) -> Floats:
+        """Return the record of two sets of chunks from theirs.
+
+        Notes
+        -----
+        Counts add up. With n_a, n_b rows, means m_a, m_b and scatters M_a, M_b,
+
+            m = m_a + (n_b/n) δ,   M = M_a + M_b + (n_a n_b/n) δ δᵀ,   δ = m_b − m_a.
+        """
+        total = left + right
+        a, b, both = self.view(left), self.view(right), self.view(total)
+        upper = np.triu_indices(self.dimension)
+        n_a, n_b = a["n"], b["n"]
+        n = np.maximum(n_a + n_b, 1)
+        delta = b["mean"] - a["mean"]
+        both["mean"][:] = a["mean"] + (n_b / n)[:, None] * delta
+        for k, h in np.ndindex(delta.shape[:2]):
+            if n_a[h] == 0 or n_b[h] == 0:  # there is no mean to differ from
+                both["mean"][k, h] = (a if n_a[h] else b)["mean"][k, h]
+                continue
+            step = np.sqrt(n_a[h] * n_b[h] / n[h]) * delta[k, h]
+            both["scatter"][k, h] += np.outer(step, step)[upper]
+        return total
+
+    def statistics(self, record: Floats) -> CorpusStatistics:
+        """Return what a record says."""
+        parts = self.view(record)
+        n = parts["n"].astype(int)
+        halves = []
+        for mean, scatter in zip(parts["mean"], parts["scatter"], strict=True):
+            one, other = (
+                PooledCovariance(
+                    mean=mean[h].copy(),
+                    covariance=_unpacked(scatter[h], self.dimension) / max(n[h], 1),
+                    n_samples=int(n[h]),
+                )
+                for h in (0, 1)
+            )
+            halves.append((one, other))
+        counts = parts["class_counts"]
+        lengths = parts["length_counts"].astype(np.int64)
+        n_sequences = int(n.sum()) if len(halves) else int(lengths.sum())
+        return CorpusStatistics(
+            n_sequences=n_sequences,
+            n_tokens=int(parts["token_counts"].sum()),
+            token_counts=parts["token_counts"].astype(np.int64),
+            length_counts=np.trim_zeros(lengths, "b"),
+            classes=tuple(self.classes),
+            class_counts=counts.astype(np.int64),
+            class_means=parts["class_sums"] / np.maximum(counts, 1)[:, None],
+            pooled=tuple(_whole(*pair) for pair in halves),
+            halves=tuple(halves),
+        )
+
+
+def _unpacked(triangle: Floats, d: int) -> Floats:
+    S = np.zeros((d, d))
+    S[np.triu_indices(d)] = triangle
+    return S + np.triu(S, 1).T
+
+
+def _whole(one: PooledCovariance, other: PooledCovariance) -> PooledCovariance:
+    """Return mean and covariance of both halves together."""
+    n = one.n_samples + other.n_samples
+    p, q = one.n_samples / n, other.n_samples / n
+    delta = other.mean - one.mean
+    S = p * one.covariance + q * other.covariance + p * q * np.outer(delta, delta)
+    return PooledCovariance(mean=one.mean + q * delta, covariance=S, n_samples=n)

@@ -1,0 +1,235 @@
+"""Rows of .parquet, .arrow and .jsonl files that hold a list each: token ids, or a vector.
+
+A file is read from any row on (of lines: from any byte on), a few thousand rows at a time. What
+cannot be used is named by its row, counted from 0, or its line, counted from 1.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw._extras import require
+from attnlaw.data.readers.entries import bad_file, opened
+
+__all__ = [
+    "BLOCK_ROWS",
+    "line_name",
+    "lines_in",
+    "list_column",
+    "parquet_file",
+    "parsed_lines",
+    "record_batches",
+    "row_batches",
+    "row_name",
+    "stacked_lines",
+]
+
+BLOCK_ROWS = 2**13  # read at a time
+
+
+def parquet_file(path: Path) -> Any:
+    """Open a .parquet file."""
+    parquet: Any = require("pyarrow.parquet", extra="corpora", purpose="A .parquet file")
+    with opened(path):  # and not a pipe
+        pass
+    try:
+        return parquet.ParquetFile(path)
+    except Exception as error:  # pyarrow's are of several kinds
+        raise bad_file(path, "be a complete .parquet file", str(error)[:120]) from None
+
+
+def record_batches(path: Path) -> Iterator[Any]:
+    """Yield the batches of an Arrow file, in either format, as they lie on the disk."""
+    arrow: Any = require("pyarrow", extra="corpora", purpose="An .arrow file")
+    with opened(path):
+        pass
+    try:
+        with arrow.memory_map(str(path)) as source:
+            try:
+                reader = arrow.ipc.open_file(source)
+            except arrow.ArrowInvalid:
+                source.seek(0)
+                yield from arrow.ipc.open_stream(source)
+                return
+            for k in range(reader.num_record_batches):
+                yield reader.get_batch(k)
+    except (arrow.ArrowException, OSError) as error:
+        raise bad_file(path, "be a complete Arrow file", str(error)[:120]) from None
+
+
+def row_batches(
+    path: Path, start: int, stop: int, column: str, label: str | None
+) -> Iterator[tuple[int, Any]]:
+    """Yield rows `start` to `stop` of a table, with the row that each batch begins with."""
+    wanted = [column] if label is None else [column, label]
+    first = 0
+    if path.suffix.lower() == ".parquet":
+        file = parquet_file(path)
+        _check_columns(path, wanted, file.schema_arrow.names)
+        sizes = [file.metadata.row_group(k).num_rows for k in range(file.num_row_groups)]
+        ends = np.cumsum(sizes)
+        groups = [k for k, end in enumerate(ends) if end > start and end - sizes[k] < stop]
+        first = int(ends[groups[0]] - sizes[groups[0]])
+        whole = _of_groups(path, file, groups, wanted, first)
+    else:
+        whole = record_batches(path)
+    for batch in whole:
+        _check_columns(path, wanted, batch.schema.names)
+        low, high = max(start - first, 0), min(stop - first, batch.num_rows)
+        for k in range(low, high, BLOCK_ROWS):
+            yield first + k, batch.slice(k, min(BLOCK_ROWS, high - k))
+        first += batch.num_rows
+        if first >= stop:
+            return
+
+
+def _of_groups(
+    path: Path, file: Any, groups: list[int], wanted: list[str], first: int
+) -> Iterator[Any]:
+    try:
+        for batch in file.iter_batches(BLOCK_ROWS, row_groups=groups, columns=wanted):
+            yield batch
+            first += batch.num_rows
+    except (OSError, ValueError) as error:
+        found = f"damage after row {first}: {str(error)[:80]}"
+        raise bad_file(path, "be a complete .parquet file", found) from None
+
+
+def _check_columns(path: Path, wanted: list[str], present: list[str]) -> None:
+    for name in wanted:
+        if name not in present:
+            found = ", ".join(present)[:120] or "none"
+            raise bad_file(path, f"have a column called {name!r}", found)
+
+
+def list_column(
+    name: str, where: Callable[[int], str], column: Any, max_length: int
+) -> NDArray[Any]:
+    """Return a column of lists as an array: ids padded with −1, vectors of one length."""
+    arrow: Any = require("pyarrow", extra="corpora", purpose="A column of lists")
+
+    kind, types = column.type, arrow.types
+    is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    if not is_list or not (
+        types.is_integer(kind.value_type) or types.is_floating(kind.value_type)
+    ):
+        raise bad_file(Path(name), "hold lists of numbers", f"{kind} from {where(0)} on")
+    if column.null_count:
+        k = int(np.argmin(column.is_valid().to_numpy(zero_copy_only=False)))
+        raise bad_file(Path(name), "hold a list in every row", f"none in {where(k)}")
+    values = column.flatten()
+    if types.is_fixed_size_list(kind):
+        lengths = np.full(len(column), kind.list_size)
+    else:
+        lengths = np.asarray(column.value_lengths())
+    if values.null_count:
+        place = int(np.argmin(values.is_valid().to_numpy(zero_copy_only=False)))
+        k = int(np.searchsorted(np.cumsum(lengths), place, side="right"))
+        raise bad_file(Path(name), "hold a number in every place", f"none in {where(k)}")
+    return _laid_out(name, where, values.to_numpy(zero_copy_only=False), lengths, max_length)
+
+
+def _laid_out(
+    name: str,
+    where: Callable[[int], str],
+    flat: NDArray[Any],
+    lengths: NDArray[Any],
+    max_length: int,
+) -> NDArray[Any]:
+    """Return lists, one after the other, as an array with one of them a row."""
+    path, L = Path(name), int(lengths.max(initial=0))
+    if lengths.min() == 0:
+        found = f"none in {where(int(lengths.argmin()))}"
+        raise bad_file(path, "hold a list with an entry in every row", found)
+    if flat.dtype.kind == "f":
+        if lengths.min() < L:
+            k = int(np.argmax(lengths != lengths[0]))
+            found = f"{lengths[0]} numbers in {where(0)} and {lengths[k]} in {where(k)}"
+            raise bad_file(path, "hold token ids or vectors of one length", found)
+        return flat.reshape(-1, L)
+    if flat.min() < 0:
+        k = int(np.searchsorted(np.cumsum(lengths), int(flat.argmin()), side="right"))
+        raise bad_file(path, "hold token ids, from 0 on", f"{flat.min()} in {where(k)}")
+    if lengths.min() == L:
+        return flat.reshape(-1, L)[:, :max_length]
+    L = min(L, max_length)
+    ids = np.full((len(lengths), L), -1, dtype=np.int64)
+    starts = np.cumsum(lengths) - lengths
+    there = np.arange(L) < lengths[:, None]
+    ids[there] = flat[(starts[:, None] + np.arange(L))[there]]
+    return ids
+
+
+def lines_in(path: Path, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines that begin in a range of bytes, with the place where each begins."""
+    with opened(path) as stream:
+        if start:
+            stream.seek(start - 1)
+            stream.readline()  # begun in the range before
+        while (place := stream.tell()) < stop and (line := stream.readline()):
+            if line.strip():
+                yield place, line
+
+
+def parsed_lines(
+    path: Path, lines: Iterator[tuple[int, bytes]], column: str, label: str | None
+) -> Iterator[tuple[list[int], list[NDArray[Any]], NDArray[Any] | None]]:
+    """Yield lines as arrays, a few thousand at a time, with the places where they begin."""
+    places: list[int] = []
+    rows: list[NDArray[Any]] = []
+    labels: list[str] = []
+
+    def taken() -> tuple[list[int], list[NDArray[Any]], NDArray[Any] | None]:
+        return places, rows, None if label is None else np.array(labels)
+
+    for place, line in lines:
+        try:
+            row = json.loads(line)
+            values = np.asarray(row[column] if isinstance(row, dict) else row)
+            if label is not None:
+                labels.append(str(row[label]))
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            found = f"{type(error).__name__}: {str(error)[:80]} in {line_name(path, [place], 0)}"
+            raise bad_file(path, f"hold JSON with a list {column!r} a line", found) from None
+        if values.ndim != 1 or not len(values) or values.dtype.kind not in "iuf":
+            found = f"{str(row)[:40]} in {line_name(path, [place], 0)}"
+            raise bad_file(path, "hold a list of numbers a line", found)
+        places.append(place)
+        rows.append(values)
+        if len(rows) == BLOCK_ROWS:
+            yield taken()
+            places, rows, labels = [], [], []
+    if rows:
+        yield taken()
+
+
+def stacked_lines(
+    name: str, where: Callable[[int], str], rows: list[NDArray[Any]], max_length: int
+) -> NDArray[Any]:
+    """Return rows of a file of lines as one array."""
+    lengths = np.array([len(row) for row in rows])
+    kinds = [row.dtype.kind for row in rows]
+    if len(set(kinds)) > 1 and lengths.min() < lengths.max():  # whole numbers among vectors pass
+        k = next(k for k, kind in enumerate(kinds) if kind != kinds[0])
+        found = f"{rows[k].tolist()[:3]} in {where(k)} beside {rows[0].tolist()[:3]}"
+        raise bad_file(Path(name), "hold token ids, or vectors of one length", found)
+    return _laid_out(name, where, np.concatenate(rows), lengths, max_length)
+
+
+def row_name(first: int, k: int) -> str:
+    """Return the name of the k-th row of a block."""
+    return f"row {first + k}"
+
+
+def line_name(path: Path, places: list[int], k: int) -> str:
+    """Return the number of the line that begins at the k-th place, counted from 1."""
+    n, left = 1, places[k]
+    with opened(path) as stream:
+        while left and (data := stream.read(min(left, 2**20))):
+            n += data.count(b"\n")
+            left -= len(data)
+    return f"line {n}"

@@ -1,0 +1,180 @@
+"""Sources of a corpus: the same sequences from every kind of file, and bad rows by their names."""
+
+import json
+
+import numpy as np
+import pytest
+
+from attnlaw.data import corpora
+from attnlaw.data.corpora import open_corpus
+
+N, L, V = 500, 9, 40
+
+
+@pytest.fixture
+def documents():
+    rng = np.random.default_rng(3)
+    return [rng.integers(0, V, rng.integers(1, L + 1)).tolist() for _ in range(N)]
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(corpora, "CHUNK_ROWS", 64)
+    monkeypatch.setattr(corpora, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(corpora, "BLOCK_ROWS", 50)
+    monkeypatch.setattr("attnlaw.data.readers.lists.BLOCK_ROWS", 50)
+
+
+def padded(documents):
+    return np.array([row + [-1] * (L - len(row)) for row in documents])
+
+
+def written(folder, kind, documents, labels=None, column="tokens"):
+    """Write documents in one of the formats, and return what `open_corpus` takes."""
+    path = folder / f"corpus.{kind}"
+    if kind == "npy":
+        np.save(path, padded(documents))
+    elif kind == "jsonl":
+        pairs = zip(documents, labels or documents, strict=True)
+        rows = [{column: row, "label": label} for row, label in pairs]
+        path.write_text("\n\n".join(map(json.dumps, rows)) + "\n")
+    else:
+        pa = pytest.importorskip("pyarrow")
+        table = pa.table({"label": labels or list(range(len(documents))), column: documents})
+        if kind == "parquet":
+            pq = pytest.importorskip("pyarrow.parquet")
+            pq.write_table(table, path, row_group_size=90)
+        else:
+            new = pa.ipc.new_stream if kind == "ipc" else pa.ipc.new_file
+            with new(str(path), table.schema) as writer:
+                writer.write_table(table, max_chunksize=70)
+    return path
+
+
+def read(corpus):
+    """All documents of a corpus, chunk by chunk, without padding."""
+    blocks = [block for index in range(len(corpus.chunks)) for block in corpus.blocks(index)]
+    return [[int(v) for v in row if v >= 0] for block in blocks for row in block.values]
+
+
+@pytest.mark.parametrize("kind", ["npy", "parquet", "arrow", "ipc", "jsonl"])
+def test_every_format_gives_the_same_documents(tmp_path, documents, kind):
+    corpus = open_corpus(written(tmp_path, kind, documents))
+    assert len(corpus.chunks) > 5
+    assert read(corpus) == documents
+    assert corpus.is_of_ids
+    cut = open_corpus(written(tmp_path, kind, documents), max_length=3)
+    assert read(cut) == [row[:3] for row in documents]
+
+
+def test_arrays_of_any_library_are_sliced(documents):
+    da = pytest.importorskip("dask.array")
+    ids = padded(documents)
+    assert read(open_corpus(da.from_array(ids, chunks=77))) == documents
+
+
+def test_zarr_folders_are_read(tmp_path, documents):
+    zarr = pytest.importorskip("zarr")
+    ids = padded(documents)
+    options = {"shape": ids.shape, "chunks": (77, L), "dtype": ids.dtype}
+    array = zarr.create_array(str(tmp_path / "ids.zarr"), **options)
+    array[:] = ids
+    assert read(open_corpus(tmp_path / "ids.zarr")) == documents
+    assert read(open_corpus(array)) == documents
+
+
+def test_several_files_are_one_corpus(tmp_path, documents):
+    first = written(tmp_path, "npy", documents[:200])
+    second = written(tmp_path, "jsonl", documents[200:])
+    corpus = open_corpus([first, second])
+    assert read(corpus) == documents
+    assert open_corpus(**corpus.plain).chunks == corpus.chunks
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "jsonl"])
+def test_labels_come_from_a_column(tmp_path, documents, kind):
+    labels = [f"class {len(row) % 3}" for row in documents]
+    corpus = open_corpus(written(tmp_path, kind, documents, labels), label="label")
+    assert corpus.classes == ("class 0", "class 1", "class 2")
+    found = [x for k in range(len(corpus.chunks)) for b in corpus.blocks(k) for x in b.labels]
+    assert found == labels
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "jsonl"])
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ([], "an entry in every row|list of numbers"),
+        (None, "a list in every row|a list of numbers|JSON with a list"),
+        ([3, None], "a number in every place|a list of numbers"),
+        ([3, -4], "token ids, from 0 on"),
+    ],
+)
+def test_a_bad_row_is_named_by_file_and_place(tmp_path, documents, kind, row, words):
+    documents[321] = row
+    path = written(tmp_path, kind, documents)
+    place = "line 643" if kind == "jsonl" else "row 321"  # with an empty line between two
+    with pytest.raises(ValueError, match=f"corpus.{kind} must .*({words}).* in {place}"):
+        read(open_corpus(path))
+
+
+def test_ragged_vectors_are_named(tmp_path):
+    rows = np.random.default_rng(0).standard_normal((N, 4)).tolist()
+    rows[456] = rows[456][:3]
+    for kind, place in (("parquet", "row 456"), ("jsonl", "line 913")):
+        path = written(tmp_path, kind, rows)
+        with pytest.raises(ValueError, match=f"corpus.{kind} must .*one length.* 3 in {place}"):
+            read(open_corpus(path))
+
+
+def test_broken_files_are_named(tmp_path, documents):
+    path = written(tmp_path, "parquet", documents)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-20])
+    with pytest.raises(ValueError, match=r"corpus.parquet must be a complete \.parquet file"):
+        open_corpus(path)
+    broken = bytearray(whole)
+    broken[len(whole) // 3 : len(whole) // 2] = bytes(len(whole) // 2 - len(whole) // 3)
+    path.write_bytes(broken)
+    with pytest.raises(ValueError, match=r"complete \.parquet file, got damage after row \d+"):
+        read(open_corpus(path))
+    path = written(tmp_path, "arrow", documents)
+    path.write_bytes(path.read_bytes()[:-300])
+    with pytest.raises(ValueError, match=r"corpus.arrow must be a complete Arrow file"):
+        read(open_corpus(path))
+    path = written(tmp_path, "npy", documents)
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(ValueError, match=r"corpus.npy must hold .* truncated"):
+        open_corpus(path)
+    path = written(tmp_path, "jsonl", documents)
+    path.write_text(path.read_text()[:-5])
+    with pytest.raises(ValueError, match=f"JSON with a list 'tokens' a line, .* line {2 * N - 1}"):
+        read(open_corpus(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.npz", b"", r"unpacked into \.npy files"),
+        ("a.csv", b"", r"be one of \.npy"),
+        ("a.jsonl", b'{"ids": [1]}\n', "JSON with a list 'tokens' a line, got KeyError: 'tokens'"),
+        ("a.jsonl", b"[[1, 2], [3]]\n", "line 1"),
+        ("a.jsonl", b'["a"]\n', "list of numbers a line, got \\['a'\\] in line 1"),
+    ],
+)
+def test_other_files_are_refused(tmp_path, name, content, words):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=words):
+        read(open_corpus(tmp_path / name))
+
+
+def test_bad_arguments_are_named(tmp_path, documents):
+    path = written(tmp_path, "parquet", documents)
+    with pytest.raises(ValueError, match="have a column called 'ids', got label, tokens"):
+        read(open_corpus(path, column="ids"))
+    with pytest.raises(ValueError, match="must be a corpus, got nothing at that place"):
+        open_corpus(tmp_path / "nowhere.npy")
+    with pytest.raises(ValueError, match="labels must be of length 3"):
+        open_corpus(np.ones((3, 2), int), labels=[1, 2])
+    with pytest.raises(ValueError, match="token ids or real numbers, got dtype"):
+        open_corpus(np.array([["a"]]))

@@ -1,0 +1,190 @@
+"""Records of chunks against the whole corpus, in memory, in plain NumPy."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from attnlaw.data import corpora, pooled_tokens
+from attnlaw.data.corpora import open_corpus
+from attnlaw.data.corpus_statistics import RUN, CorpusPass
+from attnlaw.data.pooled_tokens import pool_token_ids, pool_with_weights, sif_nodes
+from attnlaw.sweeps.chunk_tree import ChunkTree
+
+N, L, V, D = 3000, 11, 60, 7
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(corpora, "CHUNK_ROWS", 256)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(8)
+
+
+@pytest.fixture
+def ids(rng):
+    ids = np.minimum(rng.zipf(1.3, (N, L)) - 1, V - 1)
+    ids[rng.random(ids.shape) < 0.3] = -1
+    ids[:, 4] = rng.integers(0, V, N)
+    return ids
+
+
+@pytest.fixture
+def table(rng):
+    return rng.standard_normal((V, D)) + 5
+
+
+def pooled(ids, table, g=1.0):
+    """Pooled sequences by definition: x_i = (1/L_i) Σ_l g_v e_v."""
+    g = np.broadcast_to(g, len(table))
+    return np.stack([(g[row[row >= 0], None] * table[row[row >= 0]]).mean(axis=0) for row in ids])
+
+
+def gathered(plan, order=None):
+    n = len(plan.corpus.chunks)
+    tree = ChunkTree(plan, n)
+    for index in range(n) if order is None else order:
+        tree.add(int(index), plan.compute(int(index)))
+    return tree.result()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_chunks_merge_into_the_statistics_of_the_whole(ids, table, rng, dtype):
+    labels = rng.choice(["b", "a", "c"], N)
+    g = rng.random((V, 2))
+    corpus = open_corpus(ids, labels=labels)
+    assert len(corpus.chunks) == 12
+    plan = CorpusPass(
+        corpus=corpus,
+        table=table.astype(dtype),
+        token_weights=g.astype(dtype),
+        n_vocab=V,
+        classes=corpus.classes,
+        dtype=np.dtype(dtype),
+    )
+    found = plan.statistics(gathered(plan))
+    tolerance = 2e-6 if dtype == np.float32 else 1e-13
+    half = np.arange(N) % 256 // RUN % 2
+    for k in range(2):
+        X = pooled(ids, table, g[:, k])
+        exact = np.cov(X.T, bias=True)
+        assert_allclose(found.pooled[k].covariance, exact, atol=tolerance * exact.max())
+        assert_allclose(found.pooled[k].mean, X.mean(axis=0), rtol=tolerance)
+        for h in (0, 1):
+            exact = np.cov(X[half == h].T, bias=True)
+            assert_allclose(found.halves[k][h].covariance, exact, atol=tolerance * exact.max())
+        for c, name in enumerate("abc"):
+            assert_allclose(found.class_means[k, c], X[labels == name].mean(0), rtol=tolerance)
+    present = ids >= 0
+    assert np.array_equal(found.token_counts, np.bincount(ids[present], minlength=V))
+    assert np.array_equal(found.length_counts, np.bincount(present.sum(axis=1)))
+    assert found.class_counts.tolist() == [(labels == name).sum() for name in "abc"]
+    assert found.n_sequences == N
+    assert found.n_tokens == present.sum()
+
+
+def test_any_order_of_chunks_gives_the_same_bits(ids, table, rng):
+    plan = CorpusPass(corpus=open_corpus(ids), table=table.astype(np.float32), n_vocab=V)
+    first = gathered(plan)
+    for _ in range(4):
+        order = rng.permutation(len(plan.corpus.chunks))
+        assert gathered(plan, order).tobytes() == first.tobytes()
+    one_by_one = plan.compute(0)  # merged in the order of arrival, the last bits depend on it
+    for index in order[order > 0]:
+        one_by_one = plan.merge(one_by_one, plan.compute(int(index)))
+    assert one_by_one.tobytes() != first.tobytes()
+    assert_allclose(one_by_one, first, rtol=1e-9)
+
+
+def test_pooled_rows_and_embeddings_are_corpora_too(rng):
+    E = rng.standard_normal((N, 3, D)) + 100
+    for values, X in ((E, E.mean(axis=1)), (E[:, 0], E[:, 0])):
+        plan = CorpusPass(corpus=open_corpus(values), dtype=np.dtype(float))
+        found = plan.statistics(gathered(plan))
+        assert_allclose(found.covariance, np.cov(X.T, bias=True), atol=1e-12)
+        assert_allclose(found.mean, X.mean(axis=0), rtol=1e-13)
+        assert found.n_sequences == N
+
+
+def test_a_mean_far_larger_than_the_spread_costs_no_digits(rng):
+    X = rng.standard_normal((N, D)) + 1e4
+    plan = CorpusPass(corpus=open_corpus(X))
+    found = plan.statistics(gathered(plan)).covariance
+    assert_allclose(found, np.cov(X.T, bias=True), atol=1e-5)
+    single = X.astype(np.float32)
+    textbook = single.T @ single / N - np.outer(X.mean(axis=0), X.mean(axis=0))
+    assert np.abs(textbook - found).max() > 1, "the textbook formula would do"
+
+
+def test_held_out_variances_tell_signal_from_noise(rng):
+    X = rng.standard_normal((N, 40))
+    X[:, 0] += 2 * rng.choice([-1, 1], N)
+    plan = CorpusPass(corpus=open_corpus(X))
+    fitted, held_out = plan.statistics(gathered(plan)).held_out_variances(40)
+    assert held_out[0] == pytest.approx(5, rel=0.1)
+    assert abs(held_out[1:].mean() - 1) < 0.05
+    assert fitted[1] > 1.2  # what it took from the noise
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_loops_pool_as_the_definition_says(ids, table, rng, monkeypatch, compiled, dtype):
+    if compiled:
+        pytest.importorskip("numba")
+    else:
+        monkeypatch.setattr(pooled_tokens, "can_compile", lambda: False)
+    E, g = table.astype(dtype), rng.random((V, 3)).astype(dtype)
+    tolerance = 30 * np.finfo(dtype).eps
+    out = np.empty((3, 40, D), dtype)
+    pool_token_ids(ids[:40], E, g, np.ones((3, D), dtype), out)
+    for k in range(3):
+        assert_allclose(out[k], pooled(ids[:40], E, g[:, k]) - 1, atol=5 * tolerance)
+    pool_token_ids(ids[:40], E, None, np.ones((1, D), dtype), out[:1])
+    assert_allclose(out[0], pooled(ids[:40], E) - 1, atol=5 * tolerance)
+    w = rng.random((40, L))
+    X = pool_with_weights(ids[:40].clip(0), w, E)
+    exact = np.einsum("nl,nld->nd", w, E[ids[:40].clip(0)].astype(float))
+    assert_allclose(X, exact, rtol=tolerance)
+
+
+def test_a_path_follows_from_a_few_of_its_values(rng):
+    p = np.sort(rng.random(1000) ** 8)[::-1]
+    p /= p.sum()
+    a = np.geomspace(1e-4, 1e-2, 20)
+    nodes, mixing = sif_nodes(p, a)
+    assert len(nodes) < 14
+    G = a / (a + p[:, None])
+    pairs = np.einsum("va,wa->avw", G, G)
+    found = np.tensordot(mixing, pairs[nodes], 1)
+    assert np.abs(found - pairs).max() < 1.2e-5
+    fewer = nodes[::2]
+    worse = np.linalg.lstsq(pairs[fewer].reshape(len(fewer), -1).T, pairs.reshape(20, -1).T)[0]
+    assert (
+        np.abs(worse.T @ pairs[fewer].reshape(len(fewer), -1) - pairs.reshape(20, -1)).max() > 1e-4
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "options", "words"),
+    [
+        (np.array([[1, 2], [-1, -1]]), {}, "hold a token in every row, got none in row 1"),
+        (np.array([[1, 2], [1, V]]), {}, f"hold ids below {V}, got {V} in row 1"),
+        (np.array([[1.0, 2], [1, np.nan]]), {"table": None}, "finite .* NaN or infinity in row 1"),
+        (np.array([[1.0, 2], [1, 1e30]]), {"table": None}, "small enough for their squares"),
+    ],
+)
+def test_bad_sequences_are_named(table, values, options, words):
+    plan = CorpusPass(
+        corpus=open_corpus(values), **{"table": table.astype("f"), "n_vocab": V, **options}
+    )
+    with pytest.raises(ValueError, match=words):
+        plan.compute(0)
+
+
+def test_labels_outside_the_classes_are_named(ids, table):
+    corpus = open_corpus(ids, labels=np.where(np.arange(N) == 700, "z", "a"))
+    plan = CorpusPass(corpus=corpus, table=table.astype("f"), n_vocab=V, classes=("a", "b"))
+    with pytest.raises(ValueError, match="labels among the classes, got z in row 700"):
+        plan.compute(2)
