@@ -3,6 +3,8 @@
     python benchmarks/corpus_covariance.py speed                 # one covariance, beside NumPy
     python benchmarks/corpus_covariance.py path                  # 20 values of a, beside one
     python benchmarks/corpus_covariance.py workers               # one and two local processes
+    python benchmarks/corpus_covariance.py disk --gigabytes 20   # in 1 GiB of memory, killed once
+    python benchmarks/corpus_covariance.py pairs                 # counting pairs of tokens instead
 
 Ids follow Zipf's law, p_v ∝ 1/(v + 2.7), and are dealt to the rows of SmolLM2's table (49,152×576
 numbers, `requirements/examples.txt`) at random. Plain NumPy is what one writes: for each block of
@@ -183,13 +185,103 @@ print(json.dumps({"pass": clock[-1][0] - clock[0][0], "sum": float(found.covaria
 """
 
 
+DISK = """
+import json, resource, sys, time
+import numpy as np
+from attnlaw.sweeps import corpus_statistics
+from attnlaw.sweeps import corpus_run
+folder = sys.argv[1]
+table = np.load(folder + "/table.npy")
+corpus_statistics(np.zeros((10, 64), np.int32), table)  # linear algebra takes what it needs
+resource.setrlimit(resource.RLIMIT_DATA, (2**30, 2**30))
+try:
+    np.ones(2**27)
+    sys.exit("the limit does not hold")
+except MemoryError:
+    pass
+seen = []
+start = time.process_time()
+found = corpus_statistics(folder + "/ids.npy", table, store=folder + "/store",
+                          progress=lambda done, total: seen.append(done))
+anonymous = [x for x in open("/proc/self/status") if x.startswith("VmData")]
+print(json.dumps({"chunks at the start": seen[0], "chunks": seen[-1],
+                  "sequences": found.n_sequences, "processor, s": time.process_time() - start,
+                  "data": anonymous[0].split()[1:],
+                  "covariance": found.covariance.tolist()}))
+"""
+
+
+def disk(gigabytes, dimension=64):
+    """A corpus that repeats a million sequences, so that its covariance is known."""
+    table = np.ascontiguousarray(smollm2()[:, :dimension])
+    base = zipf_ids(2**20, len(table), np.random.default_rng(5))
+    copies = max(2, round(gigabytes * 1e9 / base.nbytes))
+    with tempfile.TemporaryDirectory() as folder:
+        np.save(Path(folder) / "table.npy", table)
+        with (Path(folder) / "ids.npy").open("wb") as file:
+            shape = (copies * len(base), L)
+            header = {"descr": "<i4", "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_2_0(file, header)
+            for _ in range(copies):
+                base.tofile(file)
+        size = (Path(folder) / "ids.npy").stat().st_size
+        command = [sys.executable, "-c", DISK, folder]
+        first = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        time.sleep(30)
+        first.kill()
+        first.wait()
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(done.stderr)
+        found = json.loads(done.stdout)
+    X = table.astype(float)
+    total, square = 0.0, 0.0
+    for k in range(0, len(base), 4096):
+        pooled = X[base[k : k + 4096]].mean(axis=1)
+        total, square = total + pooled.sum(axis=0), square + pooled.T @ pooled
+    exact = square / len(base) - np.outer(total, total) / len(base) ** 2
+    errors = relative(np.array(found.pop("covariance")), exact)
+    return {"bytes": size, "limit on data, bytes": 2**30, **found, "error": errors}
+
+
+def pairs(n, lengths=(8, 16, 64)):
+    """Count pairs of tokens, C = MᵀM, then EᵀCE, beside pooling: seconds of each."""
+    from scipy.sparse import csr_array
+
+    table, found = smollm2(), []
+    V = len(table)
+    for length in lengths:
+        for m in (n // 4, n):
+            ids = zipf_ids(m, V, np.random.default_rng(6), length)
+            corpus_statistics(ids[:1000], table)
+            pooled, _ = timed(corpus_statistics, ids, table)
+
+            def count(ids=ids, m=m, length=length):
+                ones = np.ones(m * length, np.float32)
+                places = np.arange(0, m * length + 1, length)
+                M = csr_array((ones, ids.ravel(), places), (m, V))
+                return M.T @ M
+
+            counting, C = timed(count)
+            product, _ = timed(lambda C=C: table.T @ (C @ table))
+            row = {"length": length, "sequences": m, "pairs": C.nnz, "pooling, s": pooled}
+            found.append({**row, "counting, s": counting, "product, s": product})
+            print(json.dumps(found[-1]), flush=True)
+    return found
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=["speed", "path", "workers"])
+    parser.add_argument("part", choices=["speed", "path", "workers", "disk", "pairs"])
     parser.add_argument("--n", type=int, default=1_000_000)
+    parser.add_argument("--gigabytes", type=float, default=20)
     chosen = parser.parse_args()
     with one_blas_thread():
-        found = {"speed": speed, "path": path, "workers": workers}[chosen.part](chosen.n)
+        if chosen.part == "disk":
+            found = disk(chosen.gigabytes)
+        else:
+            parts = {"speed": speed, "path": path, "workers": workers, "pairs": pairs}
+            found = parts[chosen.part](chosen.n)
     print(json.dumps(found, indent=1))
 
 

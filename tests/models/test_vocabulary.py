@@ -83,3 +83,18 @@ def test_vocabulary_fixes_the_dimension():
     assert model.sizes(100) == (100, 400, 200)
     with pytest.raises(ValueError, match="dimension must be 100"):
         model.sizes(120)
+
+
+def test_a_vocabulary_is_counted_from_files_chunk_by_chunk(tmp_path, monkeypatch):
+    from attnlaw.data import corpora
+
+    monkeypatch.setattr(corpora, "CHUNK_ROWS", 100)
+    ids = np.random.default_rng(0).integers(0, 40, (1000, 7)) ** 2 // 40
+    ids[:, 5:] = -1
+    np.save(tmp_path / "ids.npy", ids)
+    desired = al.Vocabulary.from_tokens(ids)
+    assert al.Vocabulary.from_tokens(tmp_path / "ids.npy") == desired
+    assert al.Vocabulary.from_tokens(np.load(tmp_path / "ids.npy", mmap_mode="r")) == desired
+    np.save(tmp_path / "rows.npy", ids / 2)
+    with pytest.raises(ValueError, match=r"rows\.npy must hold token ids, got float64 in row 0"):
+        al.Vocabulary.from_tokens(tmp_path / "rows.npy")

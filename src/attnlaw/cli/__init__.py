@@ -17,6 +17,7 @@ COMMANDS = {
     "multi-head": "Predict sequences that several heads pool side by side.",
     "attention": "Describe the spectrum of attention heads that have learned nothing.",
     "sweep": "Observe a grid of models, resumably, on all cores or on a cluster.",
+    "corpus": "Find counts and covariances of a corpus of any size, in one pass.",
     "plan": "Find the samples, vocabulary or signal that a wanted overlap takes.",
     "weights": "Compare pooling weights on a positional correlation.",
     "law": "Describe a limiting spectrum: edges, moments, quantiles, density.",
@@ -29,6 +30,7 @@ COMMANDS = {
 }
 
 PLACES = {
+    "corpus": "table:corpus",
     "plan": "predict:plan",
     "weights": "predict:weights",
     "classes": "models:classes",

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -20,7 +20,7 @@ from attnlaw.cli.program import say
 if TYPE_CHECKING:
     from xarray import Dataset
 
-__all__ = ["command"]
+__all__ = ["RunBar", "cluster_from", "command", "without_logs", "worker_options"]
 
 LINE_SECONDS = 60  # between lines of a log
 
@@ -33,6 +33,53 @@ Examples:
 """
 
 
+def worker_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say who computes."""
+    options = (
+        click.option(
+            "--jobs",
+            type=click.IntRange(min=1),
+            help="Local processes.  [default: one for each core]",
+        ),
+        click.option(
+            "--scheduler", metavar="ADDRESS", help="Compute on this Dask cluster instead."
+        ),
+        click.option(
+            "--scheduler-file",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="The same, by the file that `dask scheduler --scheduler-file` writes.",
+        ),
+        click.option(
+            "--tls-ca-file", metavar="FILE", help="Certificate authority of the cluster."
+        ),
+        click.option("--tls-cert", metavar="FILE", help="Our certificate for the cluster."),
+        click.option("--tls-key", metavar="FILE", help="Its private key."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def cluster_from(
+    jobs: int | None,
+    scheduler: str | None,
+    scheduler_file: Path | None,
+    tls_ca_file: str | None,
+    tls_cert: str | None,
+    tls_key: str | None,
+) -> tuple[str | Path | None, Any]:
+    """Return the scheduler that is meant, if any, and its certificates."""
+    if scheduler is not None and scheduler_file is not None:
+        raise click.UsageError("--scheduler and --scheduler-file exclude each other.")
+    cluster = scheduler_file if scheduler is None else scheduler
+    if cluster is not None and jobs is not None:
+        raise click.UsageError("--jobs and --scheduler exclude each other.")
+    security = _security(tls_ca_file, tls_cert, tls_key)
+    if security is not None and cluster is None:
+        raise click.UsageError("--tls-ca-file, --tls-cert and --tls-key belong to --scheduler.")
+    return cluster, security
+
+
 @click.command(epilog=EPILOG)
 @click.argument("grid", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
@@ -41,18 +88,7 @@ Examples:
     required=True,
     help="Directory of the store: a new one, or one to go on with.",
 )
-@click.option(
-    "--jobs", type=click.IntRange(min=1), help="Local processes.  [default: one for each core]"
-)
-@click.option("--scheduler", metavar="ADDRESS", help="Compute on this Dask cluster instead.")
-@click.option(
-    "--scheduler-file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The same, by the file that `dask scheduler --scheduler-file` writes.",
-)
-@click.option("--tls-ca-file", metavar="FILE", help="Certificate authority of the cluster.")
-@click.option("--tls-cert", metavar="FILE", help="Our certificate for the cluster.")
-@click.option("--tls-key", metavar="FILE", help="Its private key.")
+@worker_options
 @json_option
 @click.pass_context
 def command(
@@ -76,19 +112,14 @@ def command(
     """
     from attnlaw.sweeps import load_sweep, run_sweep
 
-    if scheduler is not None and scheduler_file is not None:
-        raise click.UsageError("--scheduler and --scheduler-file exclude each other.")
-    cluster = scheduler_file if scheduler is None else scheduler
-    if cluster is not None and jobs is not None:
-        raise click.UsageError("--jobs and --scheduler exclude each other.")
-    security = _security(tls_ca_file, tls_cert, tls_key)
-    if security is not None and cluster is None:
-        raise click.UsageError("--tls-ca-file, --tls-cert and --tls-key belong to --scheduler.")
+    cluster, security = cluster_from(
+        jobs, scheduler, scheduler_file, tls_ca_file, tls_cert, tls_key
+    )
     sweep = load_sweep(grid)
     n_jobs = 1 if cluster is not None else min(jobs or n_cores(), sweep.n_cells)
-    bar = _Bar(sweep.n_cells)
+    bar = RunBar(sweep.n_cells)
     try:
-        with bar, _without_logs():
+        with bar, without_logs():
             data = run_sweep(
                 sweep,
                 out,
@@ -130,7 +161,7 @@ def _security(ca_file: str | None, certificate: str | None, key: str | None) -> 
 
 
 @contextmanager
-def _without_logs() -> Iterator[None]:
+def without_logs() -> Iterator[None]:
     """Keep Dask's accounts of lost connections off the terminal: what matters is raised."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
@@ -140,10 +171,10 @@ def _without_logs() -> Iterator[None]:
         logging.disable(before)
 
 
-class _Bar:
+class RunBar:
     """The cells done and the time left on stderr: a bar, or now and then a line in a log."""
 
-    def __init__(self, n_cells: int) -> None:
+    def __init__(self, n_cells: int | None, what: str = "cells") -> None:
         from rich.console import Console
         from rich.progress import (
             BarColumn,
@@ -155,11 +186,11 @@ class _Bar:
         )
 
         console = Console(stderr=True)
-        self.n_done = 0
+        self.n_done, self._what = 0, what
         self._begun: tuple[float, int] | None = None  # when, with how many cells done
         self._last_line = time.monotonic()
         self._progress = Progress(
-            TextColumn("cells"),
+            TextColumn(what),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
@@ -170,12 +201,15 @@ class _Bar:
             disable=not console.is_terminal,
             speed_estimate_period=600,  # cells differ in size
         )
-        self._task = self._progress.add_task("cells", total=n_cells)
+        self._task = self._progress.add_task(what, total=n_cells)
 
     def show(self, n_done: int, n_cells: int) -> None:
+        """Show how far the run is."""
+        if n_done < self.n_done:  # another pass
+            self._begun = None
         self.n_done = n_done
         if self._begun is None:  # what an earlier run has done says nothing about the time left
-            self._progress.reset(self._task, completed=n_done)
+            self._progress.reset(self._task, completed=n_done, total=n_cells)
         else:
             self._progress.update(self._task, completed=n_done)
         now = time.monotonic()
@@ -184,7 +218,7 @@ class _Bar:
             left = timedelta(
                 seconds=round((now - begun) * (n_cells - n_done) / (n_done - n_before))
             )
-            say(f"attnlaw: {n_done:,} of {n_cells:,} cells done, {left} left", err=True)
+            say(f"attnlaw: {n_done:,} of {n_cells:,} {self._what} done, {left} left", err=True)
             self._last_line = now
 
     def __enter__(self) -> None:

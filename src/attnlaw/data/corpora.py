@@ -41,14 +41,15 @@ from attnlaw.data.readers.lists import (
     stacked_lines,
 )
 
-__all__ = ["Block", "Corpus", "open_corpus"]
+__all__ = ["Block", "Corpus", "count_tokens", "is_corpus", "open_corpus"]
 
 CHUNK_ROWS = 2**16  # at least, of a chunk
 MOST_CHUNKS = 1024  # of a part of the corpus, from which on chunks grow
 CHUNK_BYTES = 2**24  # of a chunk of lines
+MOST_TOKENS = 2**28  # kinds of tokens that are counted
 TABULAR = (".parquet", ".arrow", ".feather", ".ipc")
 LINES = (".jsonl", ".ndjson")
-PATHS = (str, Path)
+PATHS = str | Path
 
 
 class Block(NamedTuple):
@@ -227,6 +228,37 @@ def open_corpus(
         labels = _array(labels)
     L = count("max_length", max_length)
     return Corpus(sources=parts, column=column, label=label, labels=labels, max_length=L)
+
+
+def is_corpus(sources: Any) -> bool:
+    """Return whether something is a corpus that need not fit in memory."""
+    if isinstance(sources, list | tuple):
+        return len(sources) > 0 and all(isinstance(source, PATHS) for source in sources)
+    is_large = isinstance(sources, np.memmap) or hasattr(sources, "__dask_graph__")
+    return isinstance(sources, Corpus | str | Path) or (is_large and len(sources.shape) == 2)
+
+
+def count_tokens(sources: Any) -> NDArray[np.int64]:
+    """Return how often each token id occurs in a corpus, from 0 to the largest: (V,).
+
+    Examples
+    --------
+    >>> count_tokens(np.array([[3, 1, -1], [1, 1, 0]]))
+    array([1, 3, 0, 1])
+    """
+    corpus = open_corpus(sources, max_length=2**62)
+    counts = np.zeros(0, dtype=np.int64)
+    for index in range(len(corpus.chunks)):
+        for block in corpus.blocks(index):
+            ids = block.values[block.values >= 0]
+            if block.values.dtype.kind not in "iu":
+                raise block.refuse(0, "hold token ids", str(block.values.dtype))
+            if ids.size and ids.max() >= MOST_TOKENS:
+                raise block.refuse(0, f"hold ids below {MOST_TOKENS}", f"{ids.max()} on or after")
+            found = np.bincount(ids, minlength=len(counts))
+            found[: len(counts)] += counts
+            counts = found
+    return counts
 
 
 def _suffix(source: Any) -> str:

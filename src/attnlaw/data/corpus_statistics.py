@@ -203,7 +203,7 @@ class CorpusPass:
                         sums[:, h] += found
                         for k in range(K):
                             products[k, h] += X[k].T @ X[k]
-                        if block.labels is not None:
+                        if block.labels is not None and self.classes:
                             labels = block.labels[start : start + ROWS][here]
                             self._add_classes(X, shift, labels, parts)
         if K and shift is not None:
@@ -235,7 +235,7 @@ class CorpusPass:
         elif values.shape[1:] != self.corpus.shape:
             found = f"{values.shape[-1]} beside {self.corpus.shape[-1]}"
             raise block.refuse(0, "hold vectors of one length", found)
-        if block.labels is not None:
+        if block.labels is not None and self.classes:
             codes = self._codes(block.labels)
             if codes.max() >= len(self.classes):
                 k = int(codes.argmax())

@@ -26,7 +26,7 @@ __all__ = [
     "remaining_weights",
 ]
 
-COMPILED_NUMBERS = 2**28  # pooled, from which on it pays to compile a loop
+COMPILED_NUMBERS = 2**31  # pooled, from which on it pays to load numba and compile a loop
 
 KINDS = {
     "fiu": "made of real numbers",

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -132,19 +133,25 @@ class Vocabulary(Record):
         return cls(frequencies=np.asarray((ranks + shift) ** -power))
 
     @classmethod
-    def from_tokens(cls, tokens: ArrayLike) -> "Vocabulary":
+    def from_tokens(cls, tokens: Any) -> "Vocabulary":
         """Return the vocabulary of a text: the token ids that occur in it, in rising order.
 
         Parameters
         ----------
-        tokens : array of int
-            Token ids of any shape; ids below 0 are padding.
+        tokens : array of int, path, several paths, or Corpus
+            Token ids of any shape; ids below 0 are padding. Files, memory maps and Dask arrays
+            are counted chunk by chunk (see `attnlaw.data.corpora`) and need not fit in memory.
 
         Examples
         --------
         >>> Vocabulary.from_tokens([[5, 5, 9], [9, 7, 7], [8, 8, -1]]).frequencies
         array([0.25, 0.25, 0.25, 0.25])
         """
+        from attnlaw.data.corpora import count_tokens, is_corpus
+
+        if is_corpus(tokens):
+            counts = count_tokens(tokens)
+            return cls(frequencies=counts[counts > 0].astype(np.float64))
         refuse_masked("tokens", tokens)
         ids = np.asarray(tokens)
         if ids.dtype.kind not in "iu":
