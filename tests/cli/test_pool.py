@@ -119,6 +119,15 @@ def test_texts_are_read_and_embedded(run_json, texts):
     assert (found["goal"], found["n_texts"]) == ("similarity", 160)
 
 
+def test_no_more_texts_are_embedded_than_are_looked_at(run_json, run, texts, monkeypatch):
+    monkeypatch.setattr("attnlaw.diagnostics.pooling.advice.EVALUATED_ON", 50)
+    choices = ("--text", "review", "--label", "stars", "--model", str(texts / "glove.txt"))
+    found = run_json("pool", str(texts / "texts.csv"), *choices)
+    assert (found["n_texts"], found["classes"]) == (50, ["a", "b"])
+    _, out, _ = run("pool", str(texts / "texts.csv"), *choices)
+    assert "50 of 80 texts were looked at, chosen at random." in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -10,12 +10,13 @@ from attnlaw.data.sequences import as_sequences
 from attnlaw.diagnostics import PoolingPipeline, advise_pooling
 from attnlaw.diagnostics.pooling import search as module
 from attnlaw.diagnostics.pooling.criteria import (
+    Corpus,
     Task,
     adjusted_mutual_information,
     spherical_k_means,
     unit_rows,
 )
-from attnlaw.diagnostics.pooling.search import MEAN, Corpus, search, validate
+from attnlaw.diagnostics.pooling.search import MEAN, search, validate
 
 V, D, L = 400, 16, 12
 
@@ -266,6 +267,17 @@ def test_k_means_finds_separated_clusters():
     y = rng.integers(5, size=400)
     X = unit_rows(np.eye(5, 12)[y] * 5 + rng.standard_normal((400, 12))).astype(np.float32)
     assert adjusted_mutual_information(y, spherical_k_means(X, 5, rng)) > 0.9
+
+
+def test_the_maximum_is_handed_down_to_parts():
+    tokens, table, _ = topics(np.random.default_rng(16), n=40)
+    tokens[:, 9:] = np.where(np.arange(40)[:, None] % 2, -1, tokens[:, 9:])  # some are shorter
+    rows = np.array([3, 30, 5])
+    for data in (as_sequences(tokens, table), as_sequences(table[tokens], mask=tokens >= 0)):
+        wanted = data.take(rows).maximum
+        assert_allclose(data.maximum[rows], wanted)
+        assert_allclose(data.take(rows).maximum, wanted)
+    assert_allclose(wanted[0], table[tokens[3, :9]].max(axis=0))
 
 
 def test_names_say_every_choice():

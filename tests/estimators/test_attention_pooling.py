@@ -208,6 +208,25 @@ def test_token_weights_are_those_of_the_formula():
         AttentionPooling("mean", token_weights="sif").fit(table[tokens])
 
 
+@pytest.mark.parametrize("n", [30, 300])  # fewer and more rows than dimensions
+@pytest.mark.parametrize("choices", [(None, 0.1), (None, 3.0), (0, None), (3, None)])
+def test_what_a_search_tries_has_the_cosines_of_what_is_fitted(n, choices):
+    """A Cholesky factor and subspace iteration, against all eigenvectors."""
+    from attnlaw.diagnostics.pooling.criteria import unit_rows
+    from attnlaw.estimators.pooling import RowSpectrum
+
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((n, 40)) * np.r_[30.0, 20.0, 12.0, np.linspace(3, 1, 37)] + 4
+    spectrum = RowSpectrum(X)
+    exact, quick = (
+        unit_rows(spectrum.processing(*choices, rotated=rotated).apply(X))
+        for rotated in (False, True)
+    )
+    assert_allclose(quick @ quick.T, exact @ exact.T, atol=1e-6)
+    raw = unit_rows(X)
+    assert np.abs(raw @ raw.T - exact @ exact.T).max() > 0.1
+
+
 def test_components_are_removed_and_vectors_whitened():
     rng = np.random.default_rng(6)
     X = rng.standard_normal((300, 4, 6)) * np.array([5, 3, 1, 1, 1, 1.0]) + 2
@@ -251,6 +270,15 @@ def test_saved_poolings_pool_alike_without_pickle(tmp_path, settings):
     (tmp_path / "pooling.json").write_text("{}")
     with pytest.raises(ValueError, match="must be a folder with a saved pooling, got"):
         AttentionPooling.load(tmp_path)
+
+
+def test_a_table_can_be_given_again_to_what_was_saved_without(tmp_path):
+    rng = np.random.default_rng(6)
+    table, tokens = rng.standard_normal((20, 3)), rng.integers(20, size=(30, 4))
+    pooling = AttentionPooling("mean", table=table, token_weights="sif").fit(tokens)
+    pooling.fitted.save(tmp_path / "pooling")
+    again = AttentionPooling.load(tmp_path / "pooling", table=table)
+    assert_array_equal(again.transform(tokens), pooling.transform(tokens))
 
 
 def test_lists_tensors_and_series_are_taken():

@@ -106,13 +106,23 @@ def command(
     notes: list[str] = []
     if holds_texts(data):
         arguments = _from_texts(
-            data, text, label, score, model, tokenizer, layer, static, max_length or 128, notes
+            data,
+            text,
+            label,
+            score,
+            model,
+            tokenizer,
+            layer,
+            static,
+            max_length or 128,
+            seed,
+            notes,
         )
     else:
         if text or label or score or model:
             raise ValueError(
-                f"--text, --label, --score and --model must be given for a file of texts, got "
-                f"{data.name}."
+                "--text, --label, --score and --model must be given for a file of texts (.csv, .tsv, "
+                f".jsonl or .parquet), got {data.name}."
             )
         with working("reading the sequences"):
             read = read_sequences(data, tensor=tensor, table=table, labels=labels, lengths=lengths)
@@ -149,12 +159,14 @@ def _from_texts(
     layer: int,
     static: bool,
     length: int,
+    seed: int,
     notes: list[str],
 ) -> dict[str, Any]:
     """Read texts, and embed their tokens."""
     import numpy as np
 
     from attnlaw.diagnostics import embed_texts, read_texts
+    from attnlaw.diagnostics.pooling.advice import EVALUATED_ON
 
     if not text or model is None:
         raise ValueError(f"--text and --model must be given for texts, got {data.name} alone.")
@@ -163,6 +175,12 @@ def _from_texts(
     with working("reading the texts"):
         read = read_texts(data, text, label=label, score=score)
     texts = [each for column in read.texts for each in column]
+    labels = None if read.labels is None else np.array(read.labels)
+    if score is None and len(texts) > EVALUATED_ON:  # what will not be looked at is not embedded
+        some = np.random.default_rng(seed).permutation(len(texts))[:EVALUATED_ON]
+        notes.append(f"{EVALUATED_ON} of {len(texts)} texts were looked at, chosen at random.")
+        texts = [texts[i] for i in some]
+        labels = None if labels is None else labels[some]
     with progress_bar("embedding the texts", 100) as advance_to:
         embedded = embed_texts(
             texts,
@@ -183,8 +201,8 @@ def _from_texts(
     }
     if embedded.table is None:
         arguments["tokens"] = embedded.tokens
-    if read.labels is not None:
-        arguments["labels"] = np.array(read.labels)[kept]
+    if labels is not None:
+        arguments["labels"] = labels[kept]
     if read.scores is not None:
         n = len(read.texts[0])
         places = np.full(len(texts), -1)

@@ -153,7 +153,16 @@ class Sequences:
         return self if n >= N else self.take(np.sort(rng.choice(N, n, replace=False)))
 
     def take(self, rows: NDArray[np.intp], *, once: bool = False) -> "Sequences":
-        """Return some of the sequences, as a copy; a cheap one if it is used only `once`."""
+        """Return some of the sequences, as a copy; a cheap one if it is used only `once`.
+
+        Their `maximum` is handed down if it is known.
+        """
+        part = self._take(rows, once)
+        if "maximum" in self.__dict__:
+            part.__dict__["maximum"] = self.maximum[rows]
+        return part
+
+    def _take(self, rows: NDArray[np.intp], once: bool) -> "Sequences":
         raise NotImplementedError
 
     def with_mask(self, mask: NDArray[np.bool_]) -> "Sequences":

@@ -38,7 +38,7 @@ class EmbeddedSequences(Sequences):
         whole = index is None and mask is None and embeddings.flags.c_contiguous
         self._rows = embeddings.reshape(N * L, d) if whole else None
 
-    def take(self, rows: NDArray[np.intp], *, once: bool = False) -> "EmbeddedSequences":
+    def _take(self, rows: NDArray[np.intp], once: bool) -> "EmbeddedSequences":
         """Return some of the sequences; a copy if they are few."""
         del once
         mask = None if self.mask is None else self.mask[rows]
@@ -133,7 +133,7 @@ class TokenSequences(Sequences):
         """Embeddings of the tokens, of hardly more than occur."""
         return self._table
 
-    def take(self, rows: NDArray[np.intp], *, once: bool = False) -> "TokenSequences":
+    def _take(self, rows: NDArray[np.intp], once: bool) -> "TokenSequences":
         """Return some of the sequences, with the tokens that occur in them."""
         mask = None if self.mask is None else self.mask[rows]
         kept_from = 0.0 if once else NEARLY_ALL

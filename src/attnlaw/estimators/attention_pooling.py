@@ -273,10 +273,13 @@ class AttentionPooling(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.fitted.save(folder, table=self.table)
 
     @classmethod
-    def load(cls, folder: str | Path) -> "AttentionPooling":
-        """Return the fitted transformer that `save` wrote."""
-        fitted, table = FittedPooling.load(folder)
-        return cls.from_fitted(fitted, table=table)
+    def load(cls, folder: str | Path, *, table: Any = None) -> "AttentionPooling":
+        """Return the fitted transformer that `save` or `attnlaw pool --out` wrote.
+
+        The latter leaves the table to the model: give it again, to transform token ids.
+        """
+        fitted, stored = FittedPooling.load(folder)
+        return cls.from_fitted(fitted, table=stored if table is None else table)
 
     def to_sentence_transformers(self) -> Any:
         """Return the pooling as a module of sentence-transformers, to follow its Transformer.

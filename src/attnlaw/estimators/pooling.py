@@ -7,6 +7,7 @@ shrinkage s of the whitening.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ POSITIONS = (*BY_LENGTH, "first", "late")
 POOLINGS = (*POSITIONS, "max", "mean+max")
 TOKEN_WEIGHTS = ("uniform", "sif", "idf")
 
+OVERSAMPLED, N_ITERATIONS = 6, 8  # of subspace iteration
 MAX_SHARE = 0.5  # standard deviation of the maximum beside that of the mean in "mean+max"
 
 
@@ -269,37 +271,75 @@ class RowSpectrum:
     """Mean and principal components of rows, from which post-processing is made."""
 
     def __init__(self, rows: Rows) -> None:
-        n, self.dimension = rows.shape
+        self.n, self.dimension = rows.shape
         self.mean = rows.mean(axis=0, dtype=np.float64)
-        X = rows - self.mean.astype(rows.dtype)
-        small = n < self.dimension
-        if small:  # eigenvectors are made by division, which single precision does not survive
-            X = X.astype(np.float64)
-        values, vectors = np.linalg.eigh((X @ X.T if small else X.T @ X) / X.dtype.type(n))
-        values = np.maximum(values[::-1].astype(np.float64), 0.0)
-        vectors = vectors[:, ::-1]
-        if small:
-            kept = values > 1e-10 * values[0]
-            values = values[kept]
-            vectors = (X.T @ vectors[:, kept]) / np.sqrt(n * values)
-        self.values, self.vectors = values, vectors  # falling; (d, rank)
+        self._centred = rows - self.mean.astype(rows.dtype)
 
-    def processing(self, n_removed: int | None, whitening: float | None) -> PostProcessing:
+    @cached_property
+    def covariance(self) -> Floats:
+        """C (d, d), in double precision."""
+        X = self._centred
+        return (X.T @ X).astype(np.float64) / self.n
+
+    @cached_property
+    def _eigen(self) -> tuple[Floats, Rows]:
+        """Eigenvalues, falling, and vectors (d, rank)."""
+        n, X = self.n, self._centred
+        if n >= self.dimension:
+            values, vectors = np.linalg.eigh((X.T @ X) / X.dtype.type(n))
+            return np.maximum(values[::-1].astype(np.float64), 0.0), vectors[:, ::-1]
+        X = X.astype(np.float64)  # vectors are made by division, which float32 does not survive
+        values, vectors = np.linalg.eigh(X @ X.T / n)
+        values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
+        kept = values > 1e-10 * values[0]
+        return values[kept], (X.T @ vectors[:, kept]) / np.sqrt(n * values[kept])
+
+    def processing(
+        self, n_removed: int | None, whitening: float | None, *, rotated: bool = False
+    ) -> PostProcessing:
         """Return the processing that takes away components and whitens; None twice: none.
 
         (C + sλ̄)^(−1/2) = (sλ̄)^(−1/2) + V[(λ + sλ̄)^(−1/2) − (sλ̄)^(−1/2)]Vᵀ, times √λ̄ so that the
-        scale of the vectors does not change; λ̄ is the mean eigenvalue.
+        scale of the vectors does not change; λ̄ is the mean eigenvalue. `rotated` takes the inverse
+        of a Cholesky factor of C + sλ̄ instead, and components by subspace iteration: a tenth of
+        the time, for vectors whose cosines are the same.
         """
         if n_removed is None and whitening is None:
             return PostProcessing()
-        U = self.vectors[:, : n_removed or 0].T
-        if whitening is None:
+        k = n_removed or 0
+        if rotated:
+            U = self._leading(k) if k else None
+            A = None if whitening is None else self._inverse_factor(whitening)
+            return PostProcessing(mean=self.mean, components=U, matrix=A)
+        values, V = self._eigen if k or whitening is not None else (None, None)
+        U = np.empty((0, self.dimension)) if V is None else V[:, :k].T
+        if whitening is None or values is None or V is None:
             return PostProcessing(mean=self.mean, components=U)
-        mean_value = max(float(self.values.sum()) / self.dimension, np.finfo(float).tiny)
+        mean_value = max(float(values.sum()) / self.dimension, np.finfo(float).tiny)
         floor = whitening * mean_value
-        inside = np.sqrt(mean_value / (self.values + floor))
+        inside = np.sqrt(mean_value / (values + floor))
         outside = 1 / np.sqrt(whitening)
-        V = self.vectors
         A = (V * (inside - outside).astype(V.dtype)) @ V.T
         A[np.diag_indices_from(A)] += V.dtype.type(outside)
         return PostProcessing(mean=self.mean, components=U, matrix=A)
+
+    def _leading(self, k: int) -> Floats:
+        """Return k leading eigenvectors (k, d), by subspace iteration with some more."""
+        C = self.covariance
+        some = np.random.default_rng(0).standard_normal((self.dimension, k + OVERSAMPLED))
+        Q = np.linalg.qr(some)[0]
+        for _ in range(N_ITERATIONS):
+            Q = np.linalg.qr(C @ Q)[0]
+        _, inner = np.linalg.eigh(Q.T @ C @ Q)
+        return np.asarray((Q @ inner[:, ::-1][:, :k]).T)
+
+    def _inverse_factor(self, whitening: float) -> Floats:
+        """Return √λ̄ R^(−1) with RᵀR = C + sλ̄."""
+        from scipy.linalg import cholesky
+        from scipy.linalg.lapack import dtrtri
+
+        mean_value = max(float(np.trace(self.covariance)) / self.dimension, np.finfo(float).tiny)
+        shrunken = self.covariance.copy()
+        shrunken[np.diag_indices_from(shrunken)] += whitening * mean_value
+        inverse, _ = dtrtri(cholesky(shrunken, overwrite_a=True, check_finite=False))
+        return np.asarray(np.sqrt(mean_value) * inverse)

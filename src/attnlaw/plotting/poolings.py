@@ -108,14 +108,24 @@ def _look(candidate: PositionPooling) -> tuple[str, str]:
 
 
 PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Which pooling: {title}</title>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Which pooling: {title}</title>
 <style>
-body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
-  color: #222; }}
-table {{ border-collapse: collapse; margin: 1rem 0; }}
-th, td {{ padding: .25rem .8rem; text-align: right; border-bottom: 1px solid #ddd; }}
-th:first-child, td:first-child {{ text-align: left; }}
-.use {{ font-weight: 600; }} .verdict {{ font-size: 1.1rem; }} svg {{ max-width: 100%; }}
+:root {{ color-scheme: light dark; --ink: #222; --paper: #fff; --line: #ddd; --mark: #eef4fb; }}
+@media (prefers-color-scheme: dark) {{
+  :root {{ --ink: #ddd; --paper: #16181c; --line: #3a3f47; --mark: #202a38; }}
+}}
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto;
+  padding: 0 1rem; color: var(--ink); background: var(--paper); }}
+h1 {{ font-size: 1.5rem; line-height: 1.25; }} h2 {{ font-size: 1.15rem; margin-top: 2rem; }}
+.wide {{ overflow-x: auto; }} table {{ border-collapse: collapse; margin: 1rem 0; }}
+th, td {{ padding: .25rem .7rem; text-align: right; border-bottom: 1px solid var(--line);
+  font-variant-numeric: tabular-nums; white-space: nowrap; }}
+th:first-child, td:first-child {{ text-align: left; padding-left: .3rem; white-space: normal;
+  min-width: 8rem; }}
+.use {{ font-weight: 600; background: var(--mark); }} .verdict {{ font-size: 1.1rem; }}
+svg {{ display: block; width: 100%; max-width: 30rem; }} svg text {{ fill: currentColor; }}
 </style></head><body>
 <h1>Which pooling: {title}</h1>
 <p class="verdict">{verdict}</p>
@@ -178,7 +188,7 @@ def _table(
         cells = list(row)
         kind = ' class="use"' if cells[0] == marked else ""
         lines.append(f"<tr{kind}>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>")
-    return f"<table><tr>{head}</tr>{''.join(lines)}</table>"
+    return f'<div class="wide"><table><tr>{head}</tr>{"".join(lines)}</table></div>'
 
 
 def _bars(rows: list[tuple[str, float, tuple[float, float], str]], majority: float | None) -> str:
@@ -189,26 +199,28 @@ def _bars(rows: list[tuple[str, float, tuple[float, float], str]], majority: flo
     span = max(high - low, 1e-9)
 
     def x(value: float) -> float:
-        return 150 + 420 * (value - low + 0.05 * span) / (1.1 * span)
+        return 8 + 324 * (value - low) / span
 
     lines = []
     for i, (name, value, (left, right), colour) in enumerate(rows):
-        y = 25 + 32 * i
+        y = 36 + 44 * i
         lines.append(
-            f'<text x="140" y="{y + 5}" text-anchor="end" font-size="13">{escape(name)}</text>'
+            f'<text x="8" y="{y - 14}" font-size="14">{escape(name)}</text>'
             f'<line x1="{x(left):.1f}" x2="{x(right):.1f}" y1="{y}" y2="{y}" stroke="{colour}" '
             f'stroke-width="3"/><circle cx="{x(value):.1f}" cy="{y}" r="5" fill="{colour}"/>'
-            f'<text x="{x(right) + 8:.1f}" y="{y + 5}" font-size="13">{_percent(value)}</text>'
+            f'<text x="{x(right) + 8:.1f}" y="{y + 5}" font-size="14">{_percent(value)}</text>'
         )
-    height = 20 + 32 * len(rows)
+    height = 12 + 44 * len(rows)
     if majority is not None:
+        anchor = "start" if x(majority) < 60 else "middle" if x(majority) < 320 else "end"
         lines.append(
-            f'<line x1="{x(majority):.1f}" x2="{x(majority):.1f}" y1="8" y2="{height - 8}" '
+            f'<line x1="{x(majority):.1f}" x2="{x(majority):.1f}" y1="26" y2="{height}" '
             f'stroke="{style.EDGE}" stroke-dasharray="3 3"/><text x="{x(majority):.1f}" '
-            f'y="{height + 8}" font-size="11" text-anchor="middle">largest class</text>'
+            f'y="{height + 15}" font-size="13" text-anchor="{anchor}">largest class '
+            f"{_percent(majority)}</text>"
         )
     return (
-        f'<svg viewBox="0 0 640 {height + 14}" width="640" role="img" '
+        f'<svg viewBox="0 0 390 {height + 22}" role="img" '
         f'aria-label="Scores on folds held out">{"".join(lines)}</svg>'
     )
 

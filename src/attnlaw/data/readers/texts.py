@@ -204,7 +204,9 @@ def embed_texts(
                 report(i / len(texts))
     else:
         table = read_table(path)
-        own = tokenizer or _tokenizer_beside(path)
+        own = Path(tokenizer or _tokenizer_beside(path))
+        if tokenizer is None and own.is_dir() and not (own / "tokenizer.json").is_file():
+            raise bad_file(path, "have a tokenizer.json beside it, or a tokenizer given", "none")
         words = read_tokenizer(own)
         parts = []
         for start in range(0, len(texts), BATCH):

@@ -1,5 +1,6 @@
 """Which pooling to use on your own texts, how sure that is, and what more labels would bring."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -7,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._checks import Floats, Random, choice, count, invalid_argument, random_generator
+from attnlaw._checks import Floats, Random, count, invalid_argument, random_generator
 from attnlaw._extras import require
 from attnlaw.data.sequences import Sequences, as_sequences, padded
 from attnlaw.diagnostics.pooling.classification import CROSS_VALIDATION, simultaneous_quantile
-from attnlaw.diagnostics.pooling.criteria import GOALS, SCORES, Task
+from attnlaw.diagnostics.pooling.criteria import SCORES, Corpus, task_of
 from attnlaw.diagnostics.pooling.learning_curve import LearningCurve, predict_learning_curve
 from attnlaw.diagnostics.pooling.moments import TokenStatistics, token_statistics
 from attnlaw.diagnostics.pooling.poolings import (
@@ -23,7 +24,6 @@ from attnlaw.diagnostics.pooling.poolings import (
 from attnlaw.diagnostics.pooling.positions import checked_labels, cut_sequences
 from attnlaw.diagnostics.pooling.search import (
     MEAN,
-    Corpus,
     Found,
     PoolingPipeline,
     Trial,
@@ -53,8 +53,8 @@ class PoolingAdvice:
     classes: tuple[str, ...]  # names of the labels; empty without
     majority_accuracy: float | None  # of always answering the largest class
     best: PoolingPipeline  # to use: what the search found if its gain is real, otherwise the mean
-    found: PoolingPipeline  # best of a search on all texts
-    trials: tuple[Trial, ...]  # all that were tried there; their scores are those of a search
+    found: PoolingPipeline  # by most searches, of those on all texts and without each fold
+    trials: tuple[Trial, ...]  # all that were tried on all texts; scores are those of a search
     chosen: tuple[str, ...]  # what the search found without each fold
     score: float  # on folds held out, of what the search finds without them
     score_interval: Interval
@@ -158,8 +158,9 @@ def advise_pooling(
     -----
     Tried are nine poolings, token weights and post-processing (`PoolingPipeline`), in a search
     that is repeated without each fold and scored on it: the gain over the mean is that of the
-    whole procedure on texts that it has not seen, with one comparison. The mean is recommended
-    unless the interval of the gain lies above zero, and unless the score is above that of always
+    whole procedure on texts that it has not seen, with one comparison. A search keeps to the mean
+    where nothing gains a standard error. Recommended is what most of these searches find, and the
+    mean unless the interval of the gain lies above zero and the score above that of always
     answering the largest class. Without labels or pairs the score is reliability: how often the
     second half of a text is nearer to the first than that of another text.
 
@@ -192,11 +193,11 @@ def advise_pooling(
         data, groups = data.take(rows), groups[rows]
         ids = None if ids is None else ids[rows]
         y = None if y is None else y[rows]
-    task = _task(y, groups, pairs, scores, goal)
+    task = task_of(y, groups, pairs, scores, goal)
     corpus = Corpus(data=data, ids=ids, task=task)
-    report = progress or (lambda share: None)
-    n_folds = count("n_folds", n_folds, at_least=2)
+    report, n_folds = progress or (lambda share: None), count("n_folds", n_folds, at_least=2)
     with side_by_side(d) as run:
+        _ = data.maximum  # once, for all folds
         held_out = validate(corpus, n_folds, generator, run, lambda s: report(VALIDATED * s))
         found = search(corpus, generator, run)
     report(CURVES)
@@ -226,43 +227,6 @@ def _cut(data: Sequences, tokens: Any, length: int) -> tuple[Sequences, NDArray[
     return cut, ids[:, first if start else last], n_cut
 
 
-def _task(
-    labels: NDArray[Any] | None,
-    groups: NDArray[np.intp],
-    pairs: ArrayLike | None,
-    scores: ArrayLike | None,
-    goal: str | None,
-) -> Task:
-    """Say what the texts are pooled for."""
-    if labels is not None:
-        if pairs is not None or scores is not None:
-            raise invalid_argument("pairs and scores", "left out beside labels", "both")
-        name = choice("goal", goal or "classification", GOALS)
-        classes, numbers = np.unique(labels, return_inverse=True)
-        return Task(goal=name, groups=groups, labels=numbers, n_classes=len(classes))
-    if goal is not None:
-        raise invalid_argument("goal", "left out without labels", goal)
-    if pairs is None and scores is None:
-        return Task(goal="reliability", groups=groups)
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    N, P, s = len(groups), np.asarray(pairs), np.asarray(scores, dtype=np.float64)
-    if P.ndim != 2 or P.shape[1] != 2 or P.dtype.kind not in "iu" or len(P) < 12:
-        raise invalid_argument("pairs", "at least 12 pairs of texts, whole numbers", P)
-    if s.shape != (len(P),) or not np.isfinite(s).all() or np.ptp(s) == 0:
-        raise invalid_argument("scores", f"{len(P)} finite numbers that differ", s)
-    if P.min() < 0 or P.max() >= N:
-        raise invalid_argument("pairs", f"rows of the sequences, from 0 to {N - 1}", int(P.max()))
-    copies = np.stack([np.arange(N), np.unique(groups, return_index=True)[1][groups]], axis=1)
-    ends = np.concatenate([P, copies])
-    graph = coo_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), (N, N))
-    _, together = connected_components(graph, directed=False)
-    whole = np.bincount(together).max() > N / 2  # in one piece: pairs across folds are left out
-    apart = groups if whole else together.astype(np.intp)
-    return Task(goal="similarity", groups=apart, pairs=P, scores=s)
-
-
 def _assembled(
     corpus: Corpus, held_out: Validation, found: Found, classes: tuple[str, ...], n_texts: int
 ) -> dict[str, Any]:
@@ -275,7 +239,8 @@ def _assembled(
     mean, mean_interval = _interval(held_out.mean, held_out.groups)
     gain, gain_interval = _interval(held_out.best - held_out.mean, held_out.groups)
     real = gain_interval[0] > 0 and (majority is None or score > majority)
-    best = found.best if real else MEAN
+    winner = _most_found(found, held_out)
+    best = winner if real else MEAN
     fitted = found.fit(best, corpus)
     curve = mean_curve = None
     if task.goal == "classification":
@@ -302,7 +267,7 @@ def _assembled(
         "classes": classes,
         "majority_accuracy": majority,
         "best": best,
-        "found": found.best,
+        "found": winner,
         "trials": found.trials,
         "chosen": tuple(pipeline.name for pipeline in held_out.chosen),
         "score": score,
@@ -320,6 +285,13 @@ def _assembled(
         "verdict": f"{words} {more}".strip(),
         "fitted": fitted,
     }
+
+
+def _most_found(found: Found, held_out: Validation) -> PoolingPipeline:
+    """Return what most searches found; of equals, what the search on all texts ranks first."""
+    votes = Counter([found.best, *held_out.chosen])
+    tried = [trial.pipeline for trial in found.trials]
+    return max(tried, key=lambda pipeline: votes[pipeline])
 
 
 def _interval(values: Floats, groups: NDArray[np.intp]) -> tuple[float, Interval]:
@@ -359,17 +331,23 @@ def _verdict(
             f"found {number(score)}, not above the {number(majority)} of always answering the "
             "largest class."
         )
+    if all(pipeline == MEAN for pipeline in held_out.chosen):
+        return (
+            f"Use the mean, whose {name} is {number(mean)}: without any of the "
+            f"{len(held_out.chosen)} folds, a search finds nothing that is clearly better."
+        )
     if best == MEAN:
         return (
             f"Use the mean, whose {name} is {number(mean)}: what a search finds has "
             f"{number(score)} on folds it has not seen, a gain between {number(gain[0])} and "
             f"{number(gain[1])}."
         )
-    same = sum(pipeline == best for pipeline in held_out.chosen)
+    usual, times = Counter(pipeline.name for pipeline in held_out.chosen).most_common(1)[0]
+    what = "the same" if usual == best.name else usual
     return (
         f"Use {best.name}: {name} {number(score)} on folds that the search has not seen, against "
         f"{number(mean)} of the mean, a gain between {number(gain[0])} and {number(gain[1])} "
-        f"(found in {same} of {len(held_out.chosen)} folds)."
+        f"(without a fold the search found {what} in {times} of {len(held_out.chosen)} cases)."
     )
 
 
@@ -382,8 +360,7 @@ def _labels_or_pooling(
     """Answer whether to label more or to pool better."""
     if curve is None or mean_curve is None:
         return ""
-    now, twice, _, ceiling = curve.accuracies
-    low, high = curve.intervals[1]
+    (now, twice, _, ceiling), (low, high) = curve.accuracies, curve.intervals[1]
     more = (
         f"twice as many labels are predicted to bring {100 * (twice - now):+.1f} points (to "
         f"between {100 * low:.1f} and {100 * high:.1f} %), infinitely many "

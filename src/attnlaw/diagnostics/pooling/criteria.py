@@ -15,16 +15,27 @@ vectors".
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._checks import Floats
+from attnlaw._checks import Floats, choice, invalid_argument
+from attnlaw.data.sequences import Sequences
 from attnlaw.diagnostics.pooling.classification import Folds, cross_validate, ridge_answers
 from attnlaw.diagnostics.pooling.poolings import Rows
+from attnlaw.estimators.fitted_pooling import FittedPooling
 
-__all__ = ["GOALS", "SCORES", "Task", "adjusted_mutual_information", "spherical_k_means"]
+__all__ = [
+    "GOALS",
+    "SCORES",
+    "Corpus",
+    "Task",
+    "adjusted_mutual_information",
+    "spherical_k_means",
+    "task_of",
+]
 
 GOALS = ("classification", "centroid", "retrieval", "clustering")
 """What labels can be for."""
@@ -40,7 +51,7 @@ SCORES = {
 """What a score is called."""
 
 NEIGHBOURS = 10
-MOST_QUERIES = 2500  # texts whose neighbours are looked for, at a time
+MOST_QUERIES, MOST_SEARCHED = 2500, 2000  # texts whose neighbours are looked for; in a search
 MOST_STORED = 8000  # texts among which they are looked for
 N_STARTS, N_STEPS = 3, 25  # of k-means
 BLOCK = 500  # rows of similarities at a time
@@ -140,8 +151,7 @@ class Task:
     ) -> Floats:
         assert self.labels is not None
         T = unit_rows(X_train)
-        sums = np.zeros((self.n_classes, T.shape[1]))
-        np.add.at(sums, self.labels, T)
+        sums = class_sums(T, self.labels, self.n_classes)
         U = unit_rows(X)
         cosines = U @ unit_rows(sums.astype(U.dtype)).T
         if own:  # each without itself
@@ -155,18 +165,18 @@ class Task:
         assert self.labels is not None
         assert train.labels is not None
         limit = np.arange(len(stored))[:: -(-len(stored) // MOST_STORED)]
-        queries = (
-            np.arange(len(X))[:: -(-len(X) // MOST_QUERIES)] if not own else np.arange(len(X))
-        )
+        queries = np.arange(len(X))[:: -(-len(X) // (MOST_SEARCHED if own else MOST_QUERIES))]
         S, right = unit_rows(stored[limit]), np.full(len(X), np.nan)
         k = min(NEIGHBOURS, len(S) - 1)
+        copies = len(limit) < len(X) or len(np.unique(self.groups)) < len(X)
         for start in range(0, len(queries), BLOCK):
             some = queries[start : start + BLOCK]
             cosines = unit_rows(X[some]) @ S.T
-            if own:
-                same = self.groups[some][:, None] == train.groups[limit]
-                cosines[same] = -2.0
-            near = np.argpartition(-cosines, k, axis=1)[:, :k]
+            if own and copies:
+                cosines[self.groups[some][:, None] == train.groups[limit]] = -2.0
+            elif own:
+                cosines[np.arange(len(some)), some] = -2.0
+            near = np.argpartition(cosines, -k, axis=1)[:, -k:]
             weights = np.take_along_axis(cosines, near, axis=1) + 1.0
             votes = np.zeros((len(some), self.n_classes))
             np.add.at(votes, (np.arange(len(some))[:, None], train.labels[limit][near]), weights)
@@ -174,10 +184,96 @@ class Task:
         return right
 
 
+def task_of(
+    labels: NDArray[Any] | None,
+    groups: NDArray[np.intp],
+    pairs: ArrayLike | None,
+    scores: ArrayLike | None,
+    goal: str | None,
+) -> Task:
+    """Say what the texts are pooled for."""
+    if labels is not None:
+        if pairs is not None or scores is not None:
+            raise invalid_argument("pairs and scores", "left out beside labels", "both")
+        name = choice("goal", goal or "classification", GOALS)
+        classes, numbers = np.unique(labels, return_inverse=True)
+        return Task(goal=name, groups=groups, labels=numbers, n_classes=len(classes))
+    if goal is not None:
+        raise invalid_argument("goal", "left out without labels", goal)
+    if pairs is None and scores is None:
+        return Task(goal="reliability", groups=groups)
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    N, P, s = len(groups), np.asarray(pairs), np.asarray(scores, dtype=np.float64)
+    if P.ndim != 2 or P.shape[1] != 2 or P.dtype.kind not in "iu" or len(P) < 12:
+        raise invalid_argument("pairs", "at least 12 pairs of texts, whole numbers", P)
+    if s.shape != (len(P),) or not np.isfinite(s).all() or np.ptp(s) == 0:
+        raise invalid_argument("scores", f"{len(P)} finite numbers that differ", s)
+    if P.min() < 0 or P.max() >= N:
+        raise invalid_argument("pairs", f"rows of the sequences, from 0 to {N - 1}", int(P.max()))
+    copies = np.stack([np.arange(N), np.unique(groups, return_index=True)[1][groups]], axis=1)
+    ends = np.concatenate([P, copies])
+    graph = coo_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), (N, N))
+    _, together = connected_components(graph, directed=False)
+    whole = np.bincount(together).max() > N / 2  # in one piece: pairs across folds are left out
+    apart = groups if whole else together.astype(np.intp)
+    return Task(goal="similarity", groups=apart, pairs=P, scores=s)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Corpus:
+    """Texts as sequences of tokens, with what they are pooled for."""
+
+    data: Sequences
+    ids: NDArray[Any] | None  # (N, L): tokens, for their weights
+    task: Task
+
+    def take(self, rows: NDArray[np.intp]) -> "Corpus":
+        """Return some of the texts."""
+        return Corpus(
+            data=self.data.take(rows),
+            ids=None if self.ids is None else self.ids[rows],
+            task=self.task.take(rows),
+        )
+
+    def thinned(self, n: int) -> "Corpus":
+        """Return every k-th text, n at most."""
+        step = -(-len(self.task.groups) // n)
+        return self if step == 1 else self.take(np.arange(len(self.task.groups))[::step])
+
+    @cached_property
+    def halves(self) -> tuple[Sequences, Sequences]:
+        """The first and the second half of the tokens of each text."""
+        N, L, _ = self.data.shape
+        mask = np.ones((N, L), dtype=bool) if self.data.mask is None else self.data.mask
+        first = mask & (np.cumsum(mask, axis=1) <= mask.sum(axis=1, keepdims=True) / 2)
+        return self.data.with_mask(first), self.data.with_mask(mask & ~first)
+
+    def vectors(self, fitted: FittedPooling) -> tuple[Rows, Rows | None]:
+        """Return the pooled texts; of halves where that is the question."""
+        parts = (self.data,) if self.task.goal != "reliability" else self.halves
+        pooled = [single(fitted.pooled(part, self.ids)) for part in parts]
+        first, *rest = (fitted.processing.apply(rows) for rows in pooled)
+        return first, rest[0] if rest else None
+
+
+def single(rows: Rows) -> Rows:
+    """Return rows in single precision."""
+    return rows.astype(np.float32, copy=False)
+
+
 def unit_rows(X: Rows) -> Rows:
     """Scale rows to length one; those that are zero stay."""
     norms = np.sqrt(np.einsum("ij,ij->i", X, X))
     return np.asarray(X / np.where(norms > 0, norms, 1)[:, None])
+
+
+def class_sums(X: Rows, labels: NDArray[np.intp], n_classes: int) -> Rows:
+    """Return the sum of the rows of each class, (K, d)."""
+    members = np.zeros((n_classes, len(X)), dtype=X.dtype)
+    members[labels, np.arange(len(X))] = 1
+    return np.asarray(members @ X)
 
 
 def spherical_k_means(X: Rows, n_clusters: int, rng: np.random.Generator) -> NDArray[np.intp]:
@@ -203,8 +299,7 @@ def spherical_k_means(X: Rows, n_clusters: int, rng: np.random.Generator) -> NDA
         C = np.array(centres)
         labels = np.argmax(X @ C.T, axis=1)
         for _ in range(N_STEPS):
-            sums = np.zeros_like(C)
-            np.add.at(sums, labels, X)
+            sums = class_sums(X, labels, len(C))
             C = np.where(np.any(sums, axis=1, keepdims=True), unit_rows(sums), C)
             moved = np.argmax(X @ C.T, axis=1)
             if np.array_equal(moved, labels):

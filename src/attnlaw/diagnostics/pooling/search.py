@@ -2,15 +2,14 @@
 
 The choices multiply to hundreds, so they are searched by coordinate in three rounds, each with
 more texts and fewer candidates: every pooling with equal tokens, and the mean with every token
-weight; then the best of both together with finer post-processing; then the best few. What a
-search finds is optimistic, so `validate` repeats all of it without each fold, and scores what it
+weight; then the best of both together with finer post-processing; then the best few, of which the
+first is kept if it gains more than a standard error over the mean. What a search finds is
+optimistic, so `validate` repeats all of it without each fold, and scores what it
 found on that fold.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +17,14 @@ from numpy.typing import NDArray
 from attnlaw._checks import Floats
 from attnlaw.data.sequences import Sequences
 from attnlaw.diagnostics.pooling.classification import Folds
-from attnlaw.diagnostics.pooling.criteria import Task
-from attnlaw.diagnostics.pooling.poolings import Rows, Run
+from attnlaw.diagnostics.pooling.criteria import (
+    MOST_QUERIES,
+    MOST_STORED,
+    Corpus,
+    Task,
+    single,
+)
+from attnlaw.diagnostics.pooling.poolings import Rows, Run, standard_error
 from attnlaw.estimators.fitted_pooling import FittedPooling, fit_pooling
 from attnlaw.estimators.pooling import POOLINGS, RowSpectrum
 from attnlaw.estimators.pooling_weights import (
@@ -29,7 +34,7 @@ from attnlaw.estimators.pooling_weights import (
 )
 from attnlaw.estimators.reliability import reliable_components
 
-__all__ = ["Corpus", "Found", "PoolingPipeline", "Trial", "Validation", "search", "validate"]
+__all__ = ["Found", "PoolingPipeline", "Trial", "Validation", "search", "validate"]
 
 ROUNDS = (600, 1200, 4000)  # texts of each round, at most
 SMOOTHINGS = (1e-2, 1e-3, 1e-4)  # of inverse frequency, beside that of theory
@@ -87,42 +92,6 @@ class PoolingPipeline:
 MEAN = PoolingPipeline()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Corpus:
-    """Texts as sequences of tokens, with what they are pooled for."""
-
-    data: Sequences
-    ids: NDArray[Any] | None  # (N, L): tokens, for their weights
-    task: Task
-
-    def take(self, rows: NDArray[np.intp]) -> "Corpus":
-        """Return some of the texts."""
-        return Corpus(
-            data=self.data.take(rows),
-            ids=None if self.ids is None else self.ids[rows],
-            task=self.task.take(rows),
-        )
-
-    @cached_property
-    def halves(self) -> tuple[Sequences, Sequences]:
-        """The first and the second half of the tokens of each text."""
-        N, L, _ = self.data.shape
-        mask = np.ones((N, L), dtype=bool) if self.data.mask is None else self.data.mask
-        first = mask & (np.cumsum(mask, axis=1) <= mask.sum(axis=1, keepdims=True) / 2)
-        return self.data.with_mask(first), self.data.with_mask(mask & ~first)
-
-    def vectors(self, fitted: FittedPooling) -> tuple[Rows, Rows | None]:
-        """Return the pooled texts; of halves where that is the question."""
-        if self.task.goal != "reliability":
-            return _single(fitted.apply(self.data, self.ids)), None
-        first, second = (fitted.apply(half, self.ids) for half in self.halves)
-        return _single(first), _single(second)
-
-
-def _single(rows: Rows) -> Rows:
-    return rows.astype(np.float32, copy=False)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Trial:
     """A pipeline that was tried in a search."""
@@ -169,6 +138,7 @@ class _Round:
 
     def __init__(self, corpus: Corpus, learned: PoolingWeights | None, seed: int) -> None:
         self.corpus, self.learned, self.seed = corpus, learned, seed
+        self.values: dict[PoolingPipeline, Floats] = {}  # one a text, NaN where it was not asked
         self.scores: dict[PoolingPipeline, float] = {}
 
     def run(self, pipelines: Iterable[PoolingPipeline], run: Run) -> None:
@@ -178,11 +148,12 @@ class _Round:
             if pipeline not in self.scores:
                 groups.setdefault(pipeline.with_post((None, None)), []).append(pipeline)
         for found in run(self._score, groups, groups.values()):
-            self.scores.update(found)
+            self.values.update(found)
+            self.scores.update({p: float(np.nanmean(values)) for p, values in found.items()})
 
     def _score(
         self, raw: PoolingPipeline, pipelines: Sequence[PoolingPipeline]
-    ) -> dict[PoolingPipeline, float]:
+    ) -> dict[PoolingPipeline, Floats]:
         corpus = self.corpus
         X, parts = self._pooled(raw)
         spectrum: RowSpectrum | None = None
@@ -191,12 +162,11 @@ class _Round:
             processed = parts
             if pipeline.post != (None, None):
                 spectrum = spectrum or RowSpectrum(X)
-                processing = spectrum.processing(*pipeline.post)
+                processing = spectrum.processing(*pipeline.post, rotated=True)
                 processed = [processing.apply(part) for part in parts]
             rng = np.random.default_rng(self.seed)  # the same folds for all
             other = processed[1] if len(processed) > 1 else None
-            values = corpus.task.values(processed[0], other, rng)
-            found[pipeline] = float(np.nanmean(values))
+            found[pipeline] = corpus.task.values(processed[0], other, rng)
         return found
 
     def _pooled(self, raw: PoolingPipeline) -> tuple[Rows, list[Rows]]:
@@ -219,10 +189,10 @@ class _Round:
             assert self.learned is not None
             pooling = self.learned.weights
         fitted = self._fit(raw, corpus, pooling)
-        X = _single(fitted.pooled(corpus.data, corpus.ids))
+        X = single(fitted.pooled(corpus.data, corpus.ids))
         if task.goal != "reliability":
             return X, [X]
-        return X, [_single(fitted.pooled(half, corpus.ids)) for half in corpus.halves]
+        return X, [single(fitted.pooled(half, corpus.ids)) for half in corpus.halves]
 
     def _fit(self, raw: PoolingPipeline, corpus: Corpus, pooling: str | Floats) -> FittedPooling:
         return fit_pooling(
@@ -233,13 +203,22 @@ class _Round:
             smoothing=raw.smoothing,
         )
 
+    def best(self) -> PoolingPipeline:
+        """Return the first of the ranked, or the mean if it gains less than a standard error."""
+        first = self.ranked()[0]
+        gains = self.values[first] - self.values[MEAN]
+        kept = ~np.isnan(gains)
+        units = self.corpus.task.units()[: len(gains)][kept]
+        error = standard_error(gains[kept], units)
+        return first if np.mean(gains[kept]) > error else MEAN
+
     def ranked(self) -> list[PoolingPipeline]:
         """Return the pipelines, best first; of equals the one that came first."""
         return sorted(self.scores, key=lambda pipeline: -self.scores[pipeline])
 
 
 def search(corpus: Corpus, rng: np.random.Generator, run: Run = map) -> Found:
-    """Return the pipeline with the best score, and all that were tried.
+    """Return the best pipeline, the mean if none is clearly better, and all that were tried.
 
     Parameters
     ----------
@@ -262,7 +241,7 @@ def search(corpus: Corpus, rng: np.random.Generator, run: Run = map) -> Found:
     first = _Round(parts[0], learned, seed)
     first.run(_first_round(corpus, learned, smoothing), run)
     n_reliable = 0
-    if corpus.task.uses_cosines:
+    if first.ranked()[0].components_removed:
         mean = fit_pooling(parts[0].data, None, "mean").pooled(parts[0].data, None)
         n_reliable = reliable_components(mean, n_folds=2, rng=seed).n_reliable
     second = _Round(parts[1], learned, seed)
@@ -278,7 +257,7 @@ def search(corpus: Corpus, rng: np.random.Generator, run: Run = map) -> Found:
             trial = Trial(pipeline=pipeline, score=part.scores[pipeline], gain=gain, n_texts=n)
             trials.setdefault(pipeline, trial)
     return Found(
-        best=third.ranked()[0],
+        best=third.best(),
         trials=tuple(trials.values()),
         learned=learned,
         smoothing=smoothing,
@@ -377,6 +356,8 @@ def validate(
         train = corpus.take(np.flatnonzero(folds.parts != f))
         test = corpus.take(np.flatnonzero(folds.parts == f))
         found = search(train, rng, run)
+        if task.goal == "retrieval":  # no more are looked at
+            train, test = train.thinned(MOST_STORED), test.thinned(MOST_QUERIES)
         seed = int(rng.integers(2**31))
         values = []
         for pipeline in (found.best, MEAN):
