@@ -110,13 +110,16 @@ def texts(tmp_path):
     return tmp_path
 
 
-def test_texts_are_read_and_embedded(run_json, texts):
+def test_texts_are_read_and_embedded(run, run_json, texts):
     file, model = str(texts / "texts.csv"), str(texts / "glove.txt")
     found = run_json("pool", file, "--text", "review", "--label", "stars", "--model", model)
     assert (found["n_texts"], found["dimension"], found["classes"]) == (80, 4, ["a", "b"])
     pairs = ("--text", "review", "--text", "other", "--score", "score")
     found = run_json("pool", file, *pairs, "--model", model)
     assert (found["goal"], found["n_texts"]) == ("similarity", 160)
+    _, out, _ = run("pool", file, *pairs, "--model", model)  # correlations are no percentages
+    (line,) = (line for line in out.splitlines() if line.startswith("best of a search"))
+    assert f"{found['score']:.3f}" in line
 
 
 def test_no_more_texts_are_embedded_than_are_looked_at(run_json, run, texts, monkeypatch):
@@ -151,7 +154,7 @@ def test_bad_use_of_texts_is_one_line(run, texts, monkeypatch, arguments, words)
 def test_columns_of_an_array_file_are_refused(run, files):
     code, _, err = run("pool", str(files / "all.npz"), "--text", "review")
     assert code == 2
-    assert "must be given for a file of texts" in err
+    assert "must be given for texts" in err
 
 
 T = np.random.default_rng(0).standard_normal((50, 4, 6))

@@ -121,7 +121,7 @@ def command(
     else:
         if text or label or score or model:
             raise ValueError(
-                "--text, --label, --score and --model must be given for a file of texts (.csv, .tsv, "
+                "--text, --label, --score and --model must be given for texts (.csv, .tsv, "
                 f".jsonl or .parquet), got {data.name}."
             )
         with working("reading the sequences"):
@@ -176,6 +176,13 @@ def _from_texts(
         read = read_texts(data, text, label=label, score=score)
     texts = [each for column in read.texts for each in column]
     labels = None if read.labels is None else np.array(read.labels)
+    if labels is not None:  # said before anything is embedded
+        counts = np.unique(labels, return_counts=True)[1]
+        if not 2 <= len(counts) <= 200 or counts.min() < 4:
+            raise ValueError(
+                "--label must name a column of 2 to 200 classes with at least 4 texts each, got "
+                f"{label!r} with {len(counts)}, the smallest of {counts.min()}."
+            )
     if score is None and len(texts) > EVALUATED_ON:  # what will not be looked at is not embedded
         some = np.random.default_rng(seed).permutation(len(texts))[:EVALUATED_ON]
         notes.append(f"{EVALUATED_ON} of {len(texts)} texts were looked at, chosen at random.")
@@ -231,16 +238,17 @@ def _give_advice(
         f"{advice.n_texts} texts of up to {advice.length} tokens in {advice.dimension} "
         f"dimensions, {what}; {advice.score_name}"
     )
+    unit = 100 if advice.in_percent else 1
     rows: list[list[Any]] = [
-        [t.pipeline.name, _number(t.score), _signed(t.gain), t.n_texts]
+        [t.pipeline.name, _number(t.score, unit), _signed(t.gain, unit), t.n_texts]
         for t in advice.trials[:SHOWN]
     ]
     print_table(["found by search", advice.goal, "gain on the mean", "texts"], rows)
     rows = [
-        ["best of a search", _number(advice.score), _range(advice.score_interval)],
-        ["mean", _number(advice.mean_score), _range(advice.mean_interval)],
+        ["best of a search", _number(advice.score, unit), _range(advice.score_interval, "", unit)],
+        ["mean", _number(advice.mean_score, unit), _range(advice.mean_interval, "", unit)],
+        ["gain", _signed(advice.gain, unit), _range(advice.gain_interval, "+", unit)],
     ]
-    rows.append(["gain", _signed(advice.gain), _range(advice.gain_interval, "+")])
     if advice.majority_accuracy is not None:
         rows.append(["(largest class)", _number(advice.majority_accuracy), "–"])
     print_table(["on folds held out", "score", "95 %"], rows)
@@ -310,16 +318,22 @@ def _give_positions(
     say(advice.verdict)
 
 
-def _number(value: float | None) -> str:
-    """Show a score in percent."""
-    return "–" if value is None else f"{100 * value:.1f}"
+def _number(value: float | None, unit: int = 100) -> str:
+    """Show a score in percent, or as it is."""
+    return "–" if value is None else f"{unit * value:.{_digits(unit)}f}"
 
 
-def _signed(value: float) -> str:
-    return f"{round(100 * value, 1) + 0.0:+.1f}"
+def _signed(value: float, unit: int = 100) -> str:
+    digits = _digits(unit)
+    return f"{round(unit * value, digits) + 0.0:+.{digits}f}"
 
 
-def _range(interval: tuple[float, float] | None, sign: str = "") -> str:
+def _range(interval: tuple[float, float] | None, sign: str = "", unit: int = 100) -> str:
     if interval is None:
         return "–"
-    return f"{100 * interval[0]:{sign}.1f} to {100 * interval[1]:{sign}.1f}"
+    low, high = (f"{unit * end:{sign}.{_digits(unit)}f}" for end in interval)
+    return f"{low} to {high}"
+
+
+def _digits(unit: int) -> int:
+    return 1 if unit == 100 else 3

@@ -136,6 +136,7 @@ svg {{ display: block; width: 100%; max-width: 30rem; }} svg text {{ fill: curre
 
 def pooling_page(advice: PoolingAdvice) -> str:
     """Return the advice as one page of HTML that needs nothing else."""
+    unit = 100 if advice.in_percent else 1
     held_out = [
         ("best of a search", advice.score, advice.score_interval, style.WEIGHTINGS["optimal"]),
         ("mean", advice.mean_score, advice.mean_interval, style.WEIGHTINGS["mean"]),
@@ -145,11 +146,11 @@ def pooling_page(advice: PoolingAdvice) -> str:
         f"dimensions{f', {len(advice.classes)} classes' if advice.classes else ''}. Score: "
         f"{escape(advice.score_name)}.</p>",
         "<h2>On folds that the search has not seen</h2>",
-        _bars(held_out, advice.majority_accuracy),
+        _bars(held_out, advice.majority_accuracy, unit),
         _table(
             ("", "score", "95 %"),
-            [(n, _percent(v), _ends(i)) for n, v, i, _ in held_out]
-            + [("gain", f"{100 * advice.gain:+.1f}", _ends(advice.gain_interval, "+"))],
+            [(n, _shown(v, unit), _ends(i, unit)) for n, v, i, _ in held_out]
+            + [("gain", _shown(advice.gain, unit, "+"), _ends(advice.gain_interval, unit, "+"))],
         ),
         f"<p>Found without each fold: {escape('; '.join(advice.chosen))}.</p>",
     ]
@@ -165,7 +166,12 @@ def pooling_page(advice: PoolingAdvice) -> str:
         _table(
             ("pooling", "score", "gain on the mean", "texts"),
             [
-                (t.pipeline.name, _percent(t.score), f"{100 * t.gain:+.1f}", str(t.n_texts))
+                (
+                    t.pipeline.name,
+                    _shown(t.score, unit),
+                    _shown(t.gain, unit, "+"),
+                    str(t.n_texts),
+                )
                 for t in advice.trials
             ],
             advice.best.name,
@@ -191,7 +197,9 @@ def _table(
     return f'<div class="wide"><table><tr>{head}</tr>{"".join(lines)}</table></div>'
 
 
-def _bars(rows: list[tuple[str, float, tuple[float, float], str]], majority: float | None) -> str:
+def _bars(
+    rows: list[tuple[str, float, tuple[float, float], str]], majority: float | None, unit: int
+) -> str:
     """Draw scores with their intervals, and the largest class, as an SVG."""
     ends = [end for _, _, interval, _ in rows for end in interval]
     ends += [] if majority is None else [majority]
@@ -205,10 +213,10 @@ def _bars(rows: list[tuple[str, float, tuple[float, float], str]], majority: flo
     for i, (name, value, (left, right), colour) in enumerate(rows):
         y = 36 + 44 * i
         lines.append(
-            f'<text x="8" y="{y - 14}" font-size="14">{escape(name)}</text>'
+            f'<text x="14" y="{y - 14}" font-size="14">{escape(name)}</text>'
             f'<line x1="{x(left):.1f}" x2="{x(right):.1f}" y1="{y}" y2="{y}" stroke="{colour}" '
             f'stroke-width="3"/><circle cx="{x(value):.1f}" cy="{y}" r="5" fill="{colour}"/>'
-            f'<text x="{x(right) + 8:.1f}" y="{y + 5}" font-size="14">{_percent(value)}</text>'
+            f'<text x="{x(right) + 8:.1f}" y="{y + 5}" font-size="14">{_shown(value, unit)}</text>'
         )
     height = 12 + 44 * len(rows)
     if majority is not None:
@@ -217,7 +225,7 @@ def _bars(rows: list[tuple[str, float, tuple[float, float], str]], majority: flo
             f'<line x1="{x(majority):.1f}" x2="{x(majority):.1f}" y1="26" y2="{height}" '
             f'stroke="{style.EDGE}" stroke-dasharray="3 3"/><text x="{x(majority):.1f}" '
             f'y="{height + 15}" font-size="13" text-anchor="{anchor}">largest class '
-            f"{_percent(majority)}</text>"
+            f"{_shown(majority)}</text>"
         )
     return (
         f'<svg viewBox="0 0 390 {height + 22}" role="img" '
@@ -226,13 +234,14 @@ def _bars(rows: list[tuple[str, float, tuple[float, float], str]], majority: flo
 
 
 def _curve_row(name: str, curve: LearningCurve) -> tuple[str, ...]:
-    now, twice, four, most = map(_percent, curve.accuracies)
+    now, twice, four, most = map(_shown, curve.accuracies)
     return name, now, twice, _ends(curve.intervals[1]), four, most
 
 
-def _percent(value: float) -> str:
-    return f"{100 * value:.1f}"
+def _shown(value: float, unit: int = 100, sign: str = "") -> str:
+    """Show a score in percent, or as it is."""
+    return f"{unit * value:{sign}.{1 if unit == 100 else 3}f}"
 
 
-def _ends(interval: tuple[float, float], sign: str = "") -> str:
-    return f"{100 * interval[0]:{sign}.1f} to {100 * interval[1]:{sign}.1f}"
+def _ends(interval: tuple[float, float], unit: int = 100, sign: str = "") -> str:
+    return " to ".join(_shown(end, unit, sign) for end in interval)

@@ -37,6 +37,7 @@ __all__ = ["PoolingAdvice", "advise_pooling"]
 
 Interval = tuple[float, float]
 
+ACCURACIES = ("classification", "centroid", "retrieval")
 EVALUATED_ON = 20_000  # texts that are looked at
 VALIDATED, CURVES = 0.75, 0.95  # share of the work that is done by then, about
 
@@ -70,6 +71,11 @@ class PoolingAdvice:
     notes: tuple[str, ...]
     verdict: str
     fitted: FittedPooling = field(repr=False)  # `best`, fitted to the texts
+
+    @property
+    def in_percent(self) -> bool:
+        """Whether scores are shares of right answers, which people read in percent."""
+        return self.goal in ACCURACIES
 
     def transformer(self, table: ArrayLike | None = None) -> Any:
         """Return `best` as a fitted scikit-learn object; give the table again for token ids."""
@@ -319,12 +325,15 @@ def _verdict(
     held_out: Validation,
 ) -> str:
     """Say which pooling to use, and how sure that is."""
-    percent = goal in ("classification", "centroid", "retrieval")
+    percent = goal in ACCURACIES
 
     def number(value: float) -> str:
         return f"{100 * value:.1f} %" if percent else f"{value:.3f}"
 
     name = SCORES[goal]
+    ends = f"{gain[0]:+.3f} and {gain[1]:+.3f}"
+    if percent:
+        ends = f"{100 * gain[0]:+.1f} and {100 * gain[1]:+.1f} points"
     if majority is not None and max(score, mean) <= majority:
         return (
             f"No pooling is recommended: the {name} of the mean is {number(mean)}, of the best "
@@ -339,14 +348,14 @@ def _verdict(
     if best == MEAN:
         return (
             f"Use the mean, whose {name} is {number(mean)}: what a search finds has "
-            f"{number(score)} on folds it has not seen, a gain between {number(gain[0])} and "
-            f"{number(gain[1])}."
+            f"{number(score)} on folds it has not seen, a gain between {ends}."
         )
-    usual, times = Counter(pipeline.name for pipeline in held_out.chosen).most_common(1)[0]
+    chosen = Counter([pipeline.name for pipeline in held_out.chosen])
+    usual, times = max(chosen.items(), key=lambda item: (item[1], item[0] == best.name))
     what = "the same" if usual == best.name else usual
     return (
         f"Use {best.name}: {name} {number(score)} on folds that the search has not seen, against "
-        f"{number(mean)} of the mean, a gain between {number(gain[0])} and {number(gain[1])} "
+        f"{number(mean)} of the mean, a gain between {ends} "
         f"(without a fold the search found {what} in {times} of {len(held_out.chosen)} cases)."
     )
 
