@@ -123,7 +123,7 @@ def test_texts_are_read_and_embedded(run, run_json, texts):
 
 
 def test_no_more_texts_are_embedded_than_are_looked_at(run_json, run, texts, monkeypatch):
-    monkeypatch.setattr("attnlaw.diagnostics.pooling.advice.EVALUATED_ON", 50)
+    monkeypatch.setattr("attnlaw.cli.pool.MOST_TEXTS", 50)
     choices = ("--text", "review", "--label", "stars", "--model", str(texts / "glove.txt"))
     found = run_json("pool", str(texts / "texts.csv"), *choices)
     assert (found["n_texts"], found["classes"]) == (50, ["a", "b"])

@@ -34,6 +34,7 @@ Examples:
 FILE = click.Path(path_type=Path)
 GOALS = ("classification", "centroid", "retrieval", "clustering")
 SHOWN = 12  # pipelines in the table
+MOST_TEXTS = 20_000  # as many as `advise_pooling` looks at
 
 
 @click.command(epilog=EPILOG)
@@ -166,7 +167,6 @@ def _from_texts(
     import numpy as np
 
     from attnlaw.diagnostics import embed_texts, read_texts
-    from attnlaw.diagnostics.pooling.advice import EVALUATED_ON
 
     if not text or model is None:
         raise ValueError(f"--text and --model must be given for texts, got {data.name} alone.")
@@ -183,9 +183,9 @@ def _from_texts(
                 "--label must name a column of 2 to 200 classes with at least 4 texts each, got "
                 f"{label!r} with {len(counts)}, the smallest of {counts.min()}."
             )
-    if score is None and len(texts) > EVALUATED_ON:  # what will not be looked at is not embedded
-        some = np.random.default_rng(seed).permutation(len(texts))[:EVALUATED_ON]
-        notes.append(f"{EVALUATED_ON} of {len(texts)} texts were looked at, chosen at random.")
+    if score is None and len(texts) > MOST_TEXTS:  # what will not be looked at is not embedded
+        some = np.random.default_rng(seed).permutation(len(texts))[:MOST_TEXTS]
+        notes.append(f"{MOST_TEXTS} of {len(texts)} texts were looked at, chosen at random.")
         texts = [texts[i] for i in some]
         labels = None if labels is None else labels[some]
     with progress_bar("embedding the texts", 100) as advance_to:
