@@ -280,6 +280,48 @@ def test_the_maximum_is_handed_down_to_parts():
     assert_allclose(wanted[0], table[tokens[3, :9]].max(axis=0))
 
 
+@pytest.mark.parametrize(("gain", "kept"), [(0.9, True), (1.1, False)])  # in standard errors
+def test_a_search_keeps_to_the_mean_within_a_standard_error(gain, kept):
+    rng, other = np.random.default_rng(17), PoolingPipeline(pooling="max")
+    task = Task(goal="retrieval", groups=np.arange(200), labels=np.arange(200) % 2, n_classes=2)
+    last = module._Round(Corpus(data=None, ids=None, task=task), None, 0)
+    mean, difference = rng.standard_normal((2, 200))
+    mean[::7] = np.nan  # not asked; the error is that of the 171 others
+    asked = difference[~np.isnan(mean)]
+    difference += gain * asked.std(ddof=1) / np.sqrt(171) - asked.mean()
+    last.values = {MEAN: mean, other: mean + difference}
+    last.scores = {p: float(np.nanmean(v)) for p, v in last.values.items()}
+    assert (last.best() == MEAN) is kept
+
+
+def test_most_searches_decide_and_of_equals_that_on_all_texts():
+    from attnlaw.diagnostics.pooling.advice import _most_found
+
+    a, b, c = (PoolingPipeline(pooling=name) for name in ("max", "last", "late"))
+    trials = tuple(module.Trial(pipeline=p, score=0, gain=0, n_texts=9) for p in (a, b, MEAN))
+    found = module.Found(best=a, trials=trials, learned=None, smoothing=None, n_reliable=0)
+
+    def chosen(*pipelines):
+        empty = np.empty(0)
+        return module.Validation(chosen=pipelines, best=empty, mean=empty, groups=empty)
+
+    assert _most_found(found, chosen(b, b, MEAN, c)) == b
+    assert _most_found(found, chosen(b, MEAN, c, c)) == a  # c was not tried on all texts
+    assert _most_found(found, chosen(MEAN, MEAN, a, b)) == a
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [40, 150])
+def test_noise_is_left_to_the_mean_at_the_level_claimed(n):
+    """Other poolings are recommended in at most 5 % of 60 draws, as far as a binomial can tell."""
+    goals, wrong = ("classification", "centroid", "retrieval", "clustering"), 0
+    for i, rng in enumerate(np.random.default_rng(18).spawn(60)):
+        T = rng.standard_normal((n, 5, 8)).astype(np.float32)
+        y = rng.permutation(np.arange(n) % 2)
+        wrong += advise_pooling(T, labels=y, goal=goals[i % 4], rng=i).best != MEAN
+    assert wrong <= 3 + 2 * np.sqrt(3)
+
+
 def test_names_say_every_choice():
     assert PoolingPipeline().name == "mean"
     assert PoolingPipeline(pooling="max", components_removed=0).name == "max, centred"
