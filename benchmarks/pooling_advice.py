@@ -263,10 +263,10 @@ def report(rows: list[dict]) -> int:
     seconds = sum(r["seconds"] for r in rows)
     n_pairs = len({(r["corpus"], r["embedding"]) for r in rows})
     print(f"\n{len(rows)} cases, {n_pairs} pairs; {seconds:.0f} s of processor for advice.")
-    fresh = [r for r in rows if not r["tuned"]]
     for name, some in (
         ("all", np.ones(len(rows), bool)),
         ("not looked at", np.array([not r["tuned"] for r in rows])),
+        ("found other than the mean", np.array([r["found"] != "mean" for r in rows])),
         ("recommended", ~kept),
     ):
         print(
@@ -276,7 +276,7 @@ def report(rows: list[dict]) -> int:
     lost = [r for r in rows if r["gain"] < -0.005]
     for r in lost:
         print(f"lost: {pair_name(r)}, {r['goal']}, {100 * r['gain']:.1f} ± {100 * r['error']:.1f}")
-    print(f"Recommendations that lose more than half a point: {len(lost)}, of {len(fresh)} fresh.")
+    print(f"Recommendations that lose more than half a point: {len(lost)} of {(~kept).sum()}.")
     return int(len(lost) > 0 or inside.mean() < 0.9)
 
 

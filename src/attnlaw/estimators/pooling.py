@@ -279,7 +279,7 @@ class RowSpectrum:
     def covariance(self) -> Floats:
         """C (d, d), in double precision."""
         X = self._centred
-        return (X.T @ X).astype(np.float64) / self.n
+        return np.asarray((X.T @ X).astype(np.float64) / self.n)
 
     @cached_property
     def _eigen(self) -> tuple[Floats, Rows]:
