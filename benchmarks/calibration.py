@@ -140,6 +140,11 @@ def t(df: float):
     return lambda rng, shape: rng.standard_t(df, shape)
 
 
+def long_tokens(rng, shape):
+    """Gaussian entries; one row in a hundred is four times as long."""
+    return rng.standard_normal(shape) * np.where(rng.random(shape[0]) < 0.01, 4.0, 1.0)[:, None]
+
+
 def normal(rng, shape):
     return rng.standard_normal(shape)
 
@@ -184,6 +189,8 @@ SETTINGS = {
     "* exponential frequencies": tokens(
         80, 300, 240, frequencies=lambda r, V: r.exponential(size=V)
     ),
+    "* t4 table, 25 tokens": tokens(70, 350, 210, length=25, table=t(4)),
+    "* t3 table": tokens(60, 240, 180, length=12, table=t(3)),
     "* AR(1) columns .6": correlated_columns(100, 300, 0.6),
     "* Cauchy rows": scaled_rows(entries(80, 200, normal), lambda r, n: r.standard_cauchy(n)),
     # not looked at while constants were chosen
@@ -201,6 +208,13 @@ SETTINGS = {
     "AR(1) columns .5": correlated_columns(90, 270, 0.5),
     "AR(1) rows .4": correlated_rows(tokens(60, 300, 240), 0.4),
     "Laplace table": tokens(80, 240, 200, table=lambda r, s: r.laplace(size=s)),
+    "t3.5 table": tokens(80, 400, 240, length=15, table=t(3.5)),
+    "1 % of tokens 4 times as long": tokens(60, 400, 200, table=long_tokens),
+    "table with 80 % zeros": tokens(
+        60, 300, 200, table=lambda r, s: r.standard_normal(s) * (r.random(s) < 0.2)
+    ),
+    "tokens 30, 3000, 1000": tokens(30, 3000, 1000),
+    "exponential rows": scaled_rows(entries(60, 200, normal), lambda r, n: r.exponential(size=n)),
     "t6 table, lengths 5-30": tokens(90, 270, 270, table=t(6), lengths=uniform_lengths(5, 30)),
     "t3 entries, 40 columns": entries(40, 300, t(3)),
     "log-normal rows of tokens": scaled_rows(
@@ -223,8 +237,6 @@ SETTINGS = {
         {},
     ),
     # outside: single tokens or columns stand out, which no spectrum can tell from a signal
-    "! t4 table, 25 tokens": tokens(70, 350, 210, length=25, table=t(4)),
-    "! t3 table": tokens(60, 240, 180, length=12, table=t(3)),
     "! Zipf 0.5, 60, 300, 180": tokens(60, 300, 180, exponent=0.5),
     "! log-normal columns .5": lambda r: (
         r.standard_normal((300, 100)) * np.exp(0.25 * r.standard_normal(100)),

@@ -7,6 +7,7 @@ whose law is exact (`test_linear…`). What softmax adds is the error of the the
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 import attnlaw as al
 from attnlaw.laws.tracy_widom import TRACY_WIDOM_MEAN, TRACY_WIDOM_STD
@@ -263,3 +264,15 @@ def test_strong_term_leaves_the_top_of_the_gaussian_equivalent(z_score):
     assert abs(z_score(tops[:, 0], found.locations[-1])) < 5
     assert abs(z_score(tops[:, 1], found.squared_overlaps[-1])) < 5
     assert z_score(tops[:, 1], 1.0) < -5
+
+
+@pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
+def test_the_law_of_tokens_predicts_the_number_of_outliers(z_score):
+    """n(1 − F(x)) of them lie above x; with the first order there are up to four times as many."""
+    model = head(300, 24, 1.5)
+    values = al.simulation.simulate_spectrum(model, n_trials=30, rng=5)
+    for order, expected in (("tokens", 10), ("tokens", 5), ("tokens", 1), ("first", 5)):
+        law = al.law(model, order)
+        x = brentq(lambda q: 300 * (1 - float(law.cdf(q))) - expected, 1, 3000)  # noqa: B023
+        z = z_score(np.sum(values > x, axis=1), expected)
+        assert abs(z) < 5 if order == "tokens" else z > 8

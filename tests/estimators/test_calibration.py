@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, kstest
 
-from attnlaw.estimators import signal_components
+from attnlaw.estimators import outliers, signal_components
 
 N_SEEDS, LEVEL = 200, 0.05
 
@@ -30,6 +30,11 @@ def with_copies(rng, X):
     return np.concatenate([X, again + 0.1 * X.std() * rng.standard_normal(again.shape)])
 
 
+def long_tokens(rng, shape):
+    """Gaussian entries; one token in a hundred is four times as long."""
+    return rng.standard_normal(shape) * np.where(rng.random(shape[0]) < 0.01, 4, 1)[:, None]
+
+
 SETTINGS = {
     "white": lambda rng: rng.standard_normal((120, 40)),
     "tokens": lambda rng: pooled(rng, 30, 120, 90),
@@ -37,6 +42,9 @@ SETTINGS = {
     "more columns than rows": lambda rng: pooled(rng, 60, 150, 40),
     "table with t5 entries": lambda rng: pooled(
         rng, 40, 120, 120, draw=lambda shape: rng.standard_t(5, shape)
+    ),
+    "a few long tokens": lambda rng: pooled(
+        rng, 40, 250, 120, draw=lambda shape: long_tokens(rng, shape)
     ),
     "t3 entries": lambda rng: rng.standard_t(3, (120, 40)),
     "Cauchy rows": lambda rng: rng.standard_normal((90, 30)) * rng.standard_cauchy((90, 1)),
@@ -74,6 +82,14 @@ def test_false_alarms_are_at_the_nominal_level_or_below(name):
 def test_false_alarms_are_frequent_if_rows_are_not_scaled(name, n_tokens):
     found = alarms(SETTINGS[name], range(20), scale_rows=False, noise="tokens", n_tokens=n_tokens)
     assert binom.sf(found - 1, 20, LEVEL) < 1e-4
+
+
+@pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
+def test_long_tokens_are_known_by_skewed_scores(monkeypatch):
+    with_skewness = alarms(SETTINGS["a few long tokens"], range(200, 280))
+    monkeypatch.setattr(outliers, "SKEWED", np.inf)
+    without = alarms(SETTINGS["a few long tokens"], range(200, 280))
+    assert binom.sf(without - 1, 80, LEVEL) < 0.01 < binom.sf(with_skewness - 1, 80, LEVEL)
 
 
 @pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")

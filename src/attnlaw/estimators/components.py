@@ -173,8 +173,9 @@ def signal_components(
     test = outlier_test(values, **settings)
     if test.n_signals:  # again, with the components' own fluctuations
         scores = (rows - rows.mean(axis=0) * centred) @ spectrum.vectors(test.n_signals).T
-        kurtosis = np.mean(scores**4, axis=0) / np.mean(scores**2, axis=0) ** 2
-        test = outlier_test(values, **settings, score_kurtosis=kurtosis)
+        scores /= np.sqrt(np.mean(scores**2, axis=0))
+        kurtosis, skewness = np.mean(scores**4, axis=0), np.mean(scores**3, axis=0)
+        test = outlier_test(values, **settings, score_kurtosis=kurtosis, score_skewness=skewness)
     if test.notes and test.n_signals:
         counted = f"{test.n_signals} component{'s' if test.n_signals > 1 else ''}"
         warnings.warn(f"{counted}: {test.notes[0]}", RegimeWarning, stacklevel=2)

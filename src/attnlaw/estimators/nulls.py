@@ -116,6 +116,7 @@ class TokenPopulation:
         self._h = counts / counts.sum()
         self._f = values / (self._h @ values)
         self.vocab_ratio = vocab_ratio
+        self.alike = len(self._f) == 1
         self.largest = 1 / (vocab_ratio * float(self._f[-1]))
         self.frequency_moment = float(self._h @ self._f**2)
         self.second_moment = 1 + vocab_ratio * self.frequency_moment
@@ -133,6 +134,20 @@ class TokenPopulation:
         return Jet(
             1 / p + fa @ h, -1 / p**2 + delta * (fa**2 @ h), 2 / p**3 + 2 * delta**2 * (fa**3 @ h)
         )
+
+    def edge_parameter(self, sample_ratio: float) -> float:
+        """Return p at the edge of MP_δ ⊠ MP_γ, for equally frequent tokens.
+
+        λ = (1+y)(1+δy)(1+γy)/y has its minimum where 2δγ y³ + (δ+γ+δγ) y² = 1, and y = p/(1−δp).
+        Newton's method falls to the root from above.
+        """
+        delta, gamma = self.vocab_ratio, sample_ratio
+        cubic, square = 2 * delta * gamma, delta + gamma + delta * gamma
+        y, step = square**-0.5, 1.0
+        while step > 1e-15 * y:
+            step = (cubic * y**3 + square * y**2 - 1) / (3 * cubic * y**2 + 2 * square * y)
+            y -= step
+        return y / (1 + delta * y)
 
     def strength(self, p: Any) -> Any:
         """Return ρ = 1/p: the additive spike ρ a aᵀ has its outlier where p = 1/ρ."""
@@ -173,6 +188,8 @@ class Null:
     def _edge_parameter(self) -> float:
         from scipy.optimize import brentq
 
+        if isinstance(self.population, TokenPopulation) and self.population.alike:
+            return self.population.edge_parameter(self.sample_ratio)
         top = self.population.largest
         inside = 1 - 1e-14
         return float(brentq(lambda q: q**2 * self._lam(q * top).first, 1e-9, inside) * top)

@@ -1,7 +1,4 @@
-r"""Which eigenvalues of a sample covariance are more than noise.
-
-Derived in docs/theory/signal-components.md, "Fluctuations of the edge".
-"""
+"""Which eigenvalues of a sample covariance are more than noise."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -36,6 +33,7 @@ LEAST_BULK = 8  # eigenvalues below the one in question from which a tail can be
 IN_DOUBT, LONG = 1.0, 3.0  # standard deviations of the tail gap at which the null is widened
 MOST_DOUBT = 8.0  # beyond it, the comparison with the eigenvalues below decides alone
 WIDENING = 2.5  # units of the edge's fluctuations for each of them
+SKEWED = 0.3  # skewness of scores from which a single token is suspected
 LONG_TAIL = (
     "the bulk may have a longer upper tail than tokens alike make, and the edge was widened for "
     "it; if tokens differ in frequency, the frequent ones can be such components: pass "
@@ -90,6 +88,7 @@ def outlier_test(
     level: float = 0.05,
     max_signals: int | None = None,
     score_kurtosis: ArrayLike | None = None,
+    score_skewness: ArrayLike | None = None,
 ) -> OutlierTest:
     r"""Test the leading eigenvalues of a sample covariance against the noise they come from.
 
@@ -126,8 +125,12 @@ def outlier_test(
     max_signals : int, optional
         Most outliers to look for; half of the smaller size by default.
     score_kurtosis : array, optional
-        Of the rows' scores along the leading eigenvectors, E s⁴/(E s²)². Components carried by
-        few rows have a large one, and their eigenvalues fluctuate more.
+        Of the rows' scores along the leading eigenvectors, E s⁴/(E s²)², large where few rows
+        carry the component; its eigenvalue then fluctuates more.
+    score_skewness : array, optional
+        Their E s³/(E s²)^{3/2}. A long token in a share p of the rows makes the skewness
+        f^{3/2} (1−2p)/√(p(1−p)), f its part of the variance; classes of similar size make none.
+        Beyond ±0.3, "auto" asks that the eigenvalue stands out from those below it, too.
 
     Returns
     -------
@@ -169,7 +172,9 @@ def outlier_test(
             words = f"at least {SPACINGS + 2} that are not zero when noise={kind!r}"
             raise invalid_argument("eigenvalues", words, rank)
         most = min(most, rank - SPACINGS - 1)
-    heavy = np.ones(0) if score_kurtosis is None else np.asarray(score_kurtosis, dtype=float)
+    heavy, skewed = np.full(d, 3.0), np.zeros(d)
+    heavy[: np.size(score_kurtosis)] = 3.0 if score_kurtosis is None else score_kurtosis
+    skewed[: np.size(score_skewness)] = 0.0 if score_skewness is None else score_skewness
     steps: list[_Step] = []
     p_values: list[float] = []
     n_signals, running = 0, True
@@ -177,7 +182,7 @@ def outlier_test(
         k = len(steps)
         if k >= rank - 1 or (kind in EXPONENTS and k > rank - SPACINGS - 1):
             break
-        step = nulls.step(kind, k, kurtosis=float(heavy[k]) if k < len(heavy) else 3.0)
+        step = nulls.step(kind, k, kurtosis=float(heavy[k]), skewness=float(skewed[k]))
         steps.append(step)
         p_values.append(max(step.p_value, *p_values[-1:]) if p_values else step.p_value)
         running = running and p_values[-1] <= level and k < most
@@ -261,7 +266,7 @@ class _Nulls:
             return "spectrum"
         return "auto" if self.n_tokens is None else "tokens"
 
-    def step(self, kind: str, k: int, *, kurtosis: float = 3.0) -> _Step:
+    def step(self, kind: str, k: int, *, kurtosis: float = 3.0, skewness: float = 0.0) -> _Step:
         """Compare eigenvalue k with noise, the k before it being outliers."""
         if kind in EXPONENTS:
             return _Step(self.spacing_p_value(kind, k), kind, 0.0)
@@ -274,9 +279,12 @@ class _Nulls:
         gap = self.tail_gap(k)
         widened = WIDENING * float(np.clip(-gap - IN_DOUBT, 0, MOST_DOUBT))
         p = test.p_value(ratio, widened=widened, kurtosis=kurtosis)
-        if gap >= -LONG or min(len(self.values) - k, self.n_samples) < 2 * SPACINGS:
+        if min(len(self.values) - k, self.n_samples) < 2 * SPACINGS:
             return _Step(p, "tokens", widened)
-        return _Step(max(p, self.spacing_p_value("long-tailed", k)), "long-tailed", np.inf)
+        if gap < -LONG or abs(skewness) > SKEWED:
+            p = max(p, self.spacing_p_value("long-tailed", k))
+        long = gap < -LONG
+        return _Step(p, "long-tailed" if long else "tokens", np.inf if long else widened)
 
     def spacing_p_value(self, kind: str, k: int) -> float:
         """Compare eigenvalue k with the spacings of those below it; 1 if these are too few.

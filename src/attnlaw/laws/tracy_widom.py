@@ -57,9 +57,9 @@ def tracy_widom_survival(x: ArrayLike) -> Any:
         part = np.clip(flat[start : start + 256], -12.0, 200.0)[:, None]  # F₁(−12) is 1e-33
         span = np.maximum(-part, 0) + REACH / np.sqrt(1 + np.maximum(part, 0) / 4)
         nodes, weights = span * (NODES + 1) / 2, span * WEIGHTS / 2
-        argument = nodes[:, :, None] + nodes[:, None, :] + part[:, :, None]
-        root = np.sqrt(weights)
-        B = airy(argument)[0] * root[:, :, None] * root[:, None, :]
+        root, (i, j) = np.sqrt(weights), np.tril_indices(len(NODES))
+        B = np.zeros((len(part), len(NODES), len(NODES)))  # the lower half is all that is read
+        B[:, i, j] = airy(nodes[:, i] + nodes[:, j] + part)[0] * root[:, i] * root[:, j]
         b = np.minimum(np.linalg.eigvalsh(B), 1.0)
         with np.errstate(divide="ignore"):
             result[start : start + 256] = -np.expm1(np.log1p(-b).sum(axis=1))
