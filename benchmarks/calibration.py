@@ -10,7 +10,8 @@ Every setting is noise without a signal. Counted are the runs in which a method 
 - scikit-learn's PCA(n_components="mle").
 
     pip install 'attnlaw[benchmarks]'
-    python benchmarks/calibration.py [--seeds 200] [--quick] [--only NAME ...] [--power 100]
+    python benchmarks/calibration.py [--seeds 200] [--quick] [--only NAME ...]
+        [--power 100] [--components 4]
 
 The settings marked * were used to choose constants, the others were not looked at before; those
 marked ! are outside of what the method can tell from rows alone. "no note": components found
@@ -29,6 +30,7 @@ from optht import optht
 from scipy.stats import beta
 from screenot.ScreeNOT import computeOptThreshold, createPseudoNoise
 from sklearn.decomposition import PCA
+from sklearn.linear_model import RidgeClassifierCV
 
 import attnlaw as al
 from attnlaw.data.examples import example_table
@@ -141,7 +143,6 @@ def t(df: float):
 
 
 def long_tokens(rng, shape):
-    """Gaussian entries; one row in a hundred is four times as long."""
     return rng.standard_normal(shape) * np.where(rng.random(shape[0]) < 0.01, 4.0, 1.0)[:, None]
 
 
@@ -249,11 +250,8 @@ METHODS = ("signal_components", "plain MP", "optht", "ScreeNOT", "parallel", "PC
 
 def ours(name: str, X: np.ndarray, known: dict) -> tuple[int, bool]:
     """Return the number of components found, and whether a note says what that rests on."""
-    arguments: dict = {}
-    if name.endswith("ids known"):
-        arguments["tokens"] = known["ids"]
-    elif name.endswith("known"):
-        arguments["lengths"] = known["lengths"]
+    what = "ids" if name.endswith("ids known") else "lengths"
+    arguments = {what.replace("ids", "tokens"): known[what]} if name.endswith("known") else {}
     test = al.signal_components(X, max_components=1, **arguments).test
     return test.n_signals, bool(test.notes)
 
@@ -298,9 +296,7 @@ def interval(n_alarms: int, n: int) -> tuple[float, float]:
 
 
 def false_alarms(names: list[str], n_seeds: int) -> bool:
-    print(
-        f"False alarms at 5 %, {n_seeds} seeds (95 % interval); others: a twentieth of the seeds"
-    )
+    print(f"False alarms at 5 %, {n_seeds} seeds (95 % interval); others: a twentieth of them")
     print(f"{'':28}{METHODS[0]:>24}{'no note':>8}" + "".join(f"{m:>11}" for m in METHODS[1:]))
     within = True
     for name in names:
@@ -350,12 +346,42 @@ def power(n_runs: int) -> None:
         print(f"{name:28}" + "".join(f"{share:>8.0%}" for share in shares), flush=True)
 
 
+def components(n_splits: int) -> None:
+    """Print the accuracy of a classifier on the components that each method keeps of real text."""
+    from learning_curves import HELD_OUT, TUNED, pooled_texts
+
+    print(
+        f"\nRidge classification trained on 700 texts, {n_splits} splits: points below all columns"
+    )
+    print(f"{'':28}{'all':>12}{'reliable':>16}{'optht':>16}{'ScreeNOT':>16}{'parallel':>16}")
+    for pair in TUNED + HELD_OUT:
+        X, y = pooled_texts(*pair)
+        kept, right = [], []
+        for seed in range(n_splits):
+            rng = np.random.default_rng([seed, 14])
+            order = rng.permutation(len(y))
+            train, test = order[:700], order[700:4000]
+            pca = PCA(svd_solver="full").fit(X[train])
+            A, B = pca.transform(X[train]), pca.transform(X[test])
+            reliable = al.SignalComponents(random_state=seed).fit(X[train]).n_components_
+            kept.append([A.shape[1], reliable, *others(X[train].astype(float), rng)[1:4]])
+            alphas = 700 * pca.explained_variance_.mean() * np.geomspace(1e-4, 10, 11)
+            right.append([])
+            for k in np.maximum(kept[-1], 1):
+                ridge = RidgeClassifierCV(alphas).fit(A[:, :k], y[train])
+                right[-1].append(100 * ridge.score(B[:, :k], y[test]))
+        n, (full, *rest) = np.mean(kept, axis=0), np.mean(right, axis=0)
+        cells = "".join(f"{a - full:>+9.1f} ({k:>4.0f})" for a, k in zip(rest, n[1:], strict=True))
+        print(f"{' x '.join(pair):28}{full:>5.1f} ({n[0]:>4.0f}){cells}", flush=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--quick", action="store_true", help="40 seeds of the small settings")
     parser.add_argument("--only", nargs="*", help="settings whose name contains one of these")
     parser.add_argument("--power", type=int, default=0, metavar="RUNS")
+    parser.add_argument("--components", type=int, default=0, metavar="SPLITS")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     names = [n for n in SETTINGS if not options.only or any(o in n for o in options.only)]
@@ -364,6 +390,8 @@ def main() -> int:
     within = false_alarms(names, options.seeds)
     if options.power:
         power(options.power)
+    if options.components:
+        components(options.components)
     return 0 if within else 1
 
 
