@@ -95,10 +95,13 @@ def coloured(variances: np.ndarray, N: int) -> Callable[[np.random.Generator], R
     return lambda rng: (rng.standard_normal((N, len(variances))) * np.sqrt(variances), {})
 
 
+def wide_columns(d: int, N: int, draw) -> Callable[[np.random.Generator], Rows]:
+    return lambda rng: (rng.standard_normal((N, d)) * np.sqrt(draw(rng, d)), {})
+
+
 def autoregressive(length: int, correlation: float) -> np.ndarray:
-    """Factor of the covariance ρ^|i−j|."""
     places = np.arange(length)
-    return np.linalg.cholesky(correlation ** np.abs(places[:, None] - places))
+    return np.linalg.cholesky(correlation ** np.abs(places[:, None] - places))  # of ρ^|i−j|
 
 
 def correlated_columns(d: int, N: int, rho: float) -> Callable[[np.random.Generator], Rows]:
@@ -128,7 +131,6 @@ def tf_idf(n_words: int, n_texts: int, length: int) -> Callable[[np.random.Gener
 
 def permuted_table(name: str, N: int) -> Callable[[np.random.Generator], Rows]:
     """Rows of a real table, every column permuted by itself."""
-
     load = cache(lambda: example_table(name).vectors)
 
     def draw(rng: np.random.Generator) -> Rows:
@@ -194,6 +196,9 @@ SETTINGS = {
     "* t3 table": tokens(60, 240, 180, length=12, table=t(3)),
     "* AR(1) columns .6": correlated_columns(100, 300, 0.6),
     "* Cauchy rows": scaled_rows(entries(80, 200, normal), lambda r, n: r.standard_cauchy(n)),
+    "* log-normal columns .3": wide_columns(80, 240, lambda r, d: r.lognormal(0, 0.3, d)),
+    "* log-normal columns .5": wide_columns(100, 300, lambda r, d: r.lognormal(0, 0.5, d)),
+    "* power law k^-.15": coloured(k**-0.15, 360),
     # not looked at while constants were chosen
     "tokens 12, 60, 240": tokens(12, 60, 240),
     "tokens 48, 96, 24": tokens(48, 96, 24),
@@ -233,17 +238,14 @@ SETTINGS = {
     "Zipf 1": tokens(80, 400, 300, exponent=1.0),
     "Zipf 1, ids known": tokens(80, 400, 300, exponent=1.0),
     "power law 1/(k+20)": coloured(1 / (k[:100] + 20.0), 250),
-    "log-normal columns .3": lambda r: (
-        r.standard_normal((240, 80)) * np.exp(0.15 * r.standard_normal(80)),
-        {},
-    ),
-    # outside: single tokens or columns stand out, which no spectrum can tell from a signal
+    "columns of variance .6-1.4": wide_columns(70, 210, lambda r, d: r.uniform(0.6, 1.4, d)),
+    "half of the columns 1.5": wide_columns(60, 240, lambda r, d: 1 + (np.arange(d) % 2) / 2),
+    # outside: single directions stand out, which no spectrum can tell from a signal
     "! Zipf 0.5, 60, 300, 180": tokens(60, 300, 180, exponent=0.5),
-    "! log-normal columns .5": lambda r: (
-        r.standard_normal((300, 100)) * np.exp(0.25 * r.standard_normal(100)),
+    "! power law k^-.15, rotated": lambda r: (
+        r.standard_normal((360, 120)) * k**-0.075 @ np.linalg.qr(r.standard_normal((120, 120)))[0],
         {},
     ),
-    "! power law k^-.15": coloured(k**-0.15, 360),
 }
 METHODS = ("signal_components", "plain MP", "optht", "ScreeNOT", "parallel", "PCA mle")
 
@@ -257,10 +259,9 @@ def ours(name: str, X: np.ndarray, known: dict) -> tuple[int, bool]:
 
 
 def hard_threshold(ratio: float, s: np.ndarray) -> int:
-    """Count as `optht` does, which fails where it finds nothing."""
     try:
         return int(optht(ratio, sv=s, sigma=None))
-    except ValueError:
+    except ValueError:  # where it finds nothing
         return 0
 
 
@@ -385,8 +386,8 @@ def main() -> int:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     names = [n for n in SETTINGS if not options.only or any(o in n for o in options.only)]
-    if options.quick:
-        names, options.seeds = [n for n in names if "384" not in n], 40
+    names = [n for n in names if "384" not in n] if options.quick else names
+    options.seeds = 40 if options.quick else options.seeds
     within = false_alarms(names, options.seeds)
     if options.power:
         power(options.power)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, kstest
 
-from attnlaw.estimators import outliers, signal_components
+from attnlaw.estimators import rows, signal_components
 
 N_SEEDS, LEVEL = 200, 0.05
 
@@ -54,6 +54,9 @@ SETTINGS = {
     ),
     "frequent tokens": lambda rng: pooled(rng, 40, 200, 160, p=1 / np.arange(1, 201)),
     "power law of variances": lambda rng: rng.standard_normal((150, 50)) / np.arange(6, 56) ** 0.5,
+    "columns of unequal variance": lambda rng: (
+        rng.standard_normal((240, 80)) * np.exp(0.15 * rng.standard_normal(80))
+    ),
     "correlated columns": lambda rng: rng.standard_normal((120, 40)) @ CORRELATED,
     "correlated rows": lambda rng: CORRELATED.T @ rng.standard_normal((40, 60)),
     "binary entries": lambda rng: (rng.random((150, 40)) < 0.05).astype(float),
@@ -85,11 +88,26 @@ def test_false_alarms_are_frequent_if_rows_are_not_scaled(name, n_tokens):
 
 
 @pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
-def test_long_tokens_are_known_by_skewed_scores(monkeypatch):
-    with_skewness = alarms(SETTINGS["a few long tokens"], range(200, 280))
-    monkeypatch.setattr(outliers, "SKEWED", np.inf)
-    without = alarms(SETTINGS["a few long tokens"], range(200, 280))
-    assert binom.sf(without - 1, 80, LEVEL) < 0.01 < binom.sf(with_skewness - 1, 80, LEVEL)
+def test_unequal_columns_raise_alarms_if_they_are_not_looked_at(monkeypatch):
+    monkeypatch.setattr(rows, "UNEQUAL_COLUMNS", np.inf)
+    found = alarms(SETTINGS["columns of unequal variance"], range(60))
+    assert binom.sf(found - 1, 60, LEVEL) < 1e-3
+
+
+def test_long_tokens_and_wide_columns_are_in_doubt_and_classes_are_not():
+    rng = np.random.default_rng(0)
+    X = pooled(rng, 60, 200, 300)
+
+    def doubt(X, scores):
+        return rows.in_doubt(X, ((scores - scores.mean()) / scores.std())[:, None], 0.3)[0]
+
+    noise = rng.standard_normal(300)
+    assert not doubt(X, noise)
+    assert not doubt(X, noise + 2 * rng.choice([-1, 1], 300))  # two classes
+    assert doubt(X, noise + 5 * (rng.random(300) < 0.05))  # a token in 5 % of the rows
+    assert doubt(X * np.linspace(0.8, 1.2, 60), noise)
+    X[:, 0] *= 3  # a signal in one column is none of this
+    assert not doubt(X, noise)
 
 
 @pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")

@@ -14,6 +14,7 @@ from attnlaw.estimators.rows import (
     checked_rows,
     copy_groups,
     equalised,
+    in_doubt,
     mean_and_varying,
     norm_dispersion,
     row_blocks,
@@ -174,8 +175,8 @@ def signal_components(
     if test.n_signals:  # again, with the components' own fluctuations
         scores = (rows - rows.mean(axis=0) * centred) @ spectrum.vectors(test.n_signals).T
         scores /= np.sqrt(np.mean(scores**2, axis=0))
-        kurtosis, skewness = np.mean(scores**4, axis=0), np.mean(scores**3, axis=0)
-        test = outlier_test(values, **settings, score_kurtosis=kurtosis, score_skewness=skewness)
+        kurtosis, doubt = np.mean(scores**4, axis=0), in_doubt(rows, scores, test.vocab_ratio)
+        test = outlier_test(values, **settings, score_kurtosis=kurtosis, in_doubt=doubt)
     if test.notes and test.n_signals:
         counted = f"{test.n_signals} component{'s' if test.n_signals > 1 else ''}"
         warnings.warn(f"{counted}: {test.notes[0]}", RegimeWarning, stacklevel=2)

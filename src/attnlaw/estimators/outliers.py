@@ -33,7 +33,6 @@ LEAST_BULK = 8  # eigenvalues below the one in question from which a tail can be
 IN_DOUBT, LONG = 1.0, 3.0  # standard deviations of the tail gap at which the null is widened
 MOST_DOUBT = 8.0  # beyond it, the comparison with the eigenvalues below decides alone
 WIDENING = 2.5  # units of the edge's fluctuations for each of them
-SKEWED = 0.3  # skewness of scores from which a single token is suspected
 LONG_TAIL = (
     "the bulk may have a longer upper tail than tokens alike make, and the edge was widened for "
     "it; if tokens differ in frequency, the frequent ones can be such components: pass "
@@ -88,7 +87,7 @@ def outlier_test(
     level: float = 0.05,
     max_signals: int | None = None,
     score_kurtosis: ArrayLike | None = None,
-    score_skewness: ArrayLike | None = None,
+    in_doubt: ArrayLike | None = None,
 ) -> OutlierTest:
     r"""Test the leading eigenvalues of a sample covariance against the noise they come from.
 
@@ -127,10 +126,9 @@ def outlier_test(
     score_kurtosis : array, optional
         Of the rows' scores along the leading eigenvectors, E s⁴/(E s²)², large where few rows
         carry the component; its eigenvalue then fluctuates more.
-    score_skewness : array, optional
-        Their E s³/(E s²)^{3/2}. A long token in a share p of the rows makes the skewness
-        f^{3/2} (1−2p)/√(p(1−p)), f its part of the variance; classes of similar size make none.
-        Beyond ±0.3, "auto" asks that the eigenvalue stands out from those below it, too.
+    in_doubt : array of bool, optional
+        Leading components that rows show to be more than "auto" assumes of noise, such as a
+        single long token: their eigenvalues have to stand out from those below them, too.
 
     Returns
     -------
@@ -172,9 +170,9 @@ def outlier_test(
             words = f"at least {SPACINGS + 2} that are not zero when noise={kind!r}"
             raise invalid_argument("eigenvalues", words, rank)
         most = min(most, rank - SPACINGS - 1)
-    heavy, skewed = np.full(d, 3.0), np.zeros(d)
+    heavy, doubtful = np.full(d, 3.0), np.zeros(d, dtype=bool)
     heavy[: np.size(score_kurtosis)] = 3.0 if score_kurtosis is None else score_kurtosis
-    skewed[: np.size(score_skewness)] = 0.0 if score_skewness is None else score_skewness
+    doubtful[: np.size(in_doubt)] = False if in_doubt is None else in_doubt
     steps: list[_Step] = []
     p_values: list[float] = []
     n_signals, running = 0, True
@@ -182,7 +180,7 @@ def outlier_test(
         k = len(steps)
         if k >= rank - 1 or (kind in EXPONENTS and k > rank - SPACINGS - 1):
             break
-        step = nulls.step(kind, k, kurtosis=float(heavy[k]), skewness=float(skewed[k]))
+        step = nulls.step(kind, k, kurtosis=float(heavy[k]), in_doubt=bool(doubtful[k]))
         steps.append(step)
         p_values.append(max(step.p_value, *p_values[-1:]) if p_values else step.p_value)
         running = running and p_values[-1] <= level and k < most
@@ -266,7 +264,7 @@ class _Nulls:
             return "spectrum"
         return "auto" if self.n_tokens is None else "tokens"
 
-    def step(self, kind: str, k: int, *, kurtosis: float = 3.0, skewness: float = 0.0) -> _Step:
+    def step(self, kind: str, k: int, *, kurtosis: float = 3.0, in_doubt: bool = False) -> _Step:
         """Compare eigenvalue k with noise, the k before it being outliers."""
         if kind in EXPONENTS:
             return _Step(self.spacing_p_value(kind, k), kind, 0.0)
@@ -281,7 +279,7 @@ class _Nulls:
         p = test.p_value(ratio, widened=widened, kurtosis=kurtosis)
         if min(len(self.values) - k, self.n_samples) < 2 * SPACINGS:
             return _Step(p, "tokens", widened)
-        if gap < -LONG or abs(skewness) > SKEWED:
+        if gap < -LONG or in_doubt:
             p = max(p, self.spacing_p_value("long-tailed", k))
         long = gap < -LONG
         return _Step(p, "long-tailed" if long else "tokens", np.inf if long else widened)

@@ -18,6 +18,7 @@ __all__ = [
     "checked_rows",
     "copy_groups",
     "equalised",
+    "in_doubt",
     "mean_and_varying",
     "norm_dispersion",
     "row_blocks",
@@ -32,6 +33,8 @@ ALL_PAIRS = 4096  # rows up to which every pair is compared
 MEDIAN_ROWS = 4000  # from which the spatial median is computed
 SHORT_ROW = 0.5  # of the median norm: shorter rows say more of the centre's error than of C
 MEDIAN_STEPS = 20  # of Weiszfeld's iteration
+SKEWED = 0.3  # skewness of scores from which a single token is suspected
+UNEQUAL_COLUMNS = 3.0  # standard deviations from which columns are taken to differ in variance
 
 
 def checked_rows(pooled: Any) -> NDArray[Any]:
@@ -207,6 +210,35 @@ def norm_dispersion(rows: NDArray[Any], centre: Floats) -> float:
     n = len(few)
     expected = 2 * float(np.sum(cosines) - n) / (n * (n - 1))
     return float(squares.var() / squares.mean() ** 2 / expected)
+
+
+def in_doubt(rows: NDArray[Any], scores: Floats, vocab_ratio: float) -> NDArray[np.bool_]:
+    """Tell which components may be a single long token, or a column wider than the others.
+
+    Parameters
+    ----------
+    rows : array of shape (n, d)
+    scores : array of shape (n, k)
+        Of the rows along the components, of mean 0 and variance 1.
+    vocab_ratio : float
+        δ = d/V.
+
+    Notes
+    -----
+    A token in a share p of the rows, with a part f of a component's variance, gives its scores the
+    skewness f^{3/2} (1−2p)/√(p(1−p)); classes of similar size give none.
+
+    Variances of d columns of Gaussian tokens have the relative variance 2/N + 2/V. Theirs is
+    measured by the quartiles, which a signal in a few columns does not move; its relative
+    standard deviation is then 2.33/√d.
+    """
+    n, d = rows.shape
+    variances = np.asarray(rows.var(axis=0), dtype=np.float64)
+    low, middle, high = np.quantile(variances, [0.25, 0.5, 0.75])
+    spread = ((high - low) / (1.349 * max(middle, np.finfo(float).tiny))) ** 2
+    expected = 2 / n + 2 * vocab_ratio / d
+    unequal = spread > expected * (1 + UNEQUAL_COLUMNS * 2.33 / np.sqrt(d))
+    return np.asarray((np.abs(np.mean(scores**3, axis=0)) > SKEWED) | unequal)
 
 
 def before_scaling(values: Floats, n_samples: int) -> Floats:
