@@ -65,6 +65,19 @@ SETTINGS = {
 }
 
 
+FAST = (
+    "white",
+    "tokens",
+    "few tokens",
+    "table with t5 entries",
+    "t3 entries",
+    "unequal lengths",
+    "frequent tokens",
+    "columns of unequal variance",
+    "near-copies of rows",
+)
+
+
 def alarms(draw, seeds, **arguments):
     found = 0
     for seed in seeds:
@@ -74,7 +87,9 @@ def alarms(draw, seeds, **arguments):
 
 
 @pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize(
+    "name", [n if n in FAST else pytest.param(n, marks=pytest.mark.slow) for n in SETTINGS]
+)
 def test_false_alarms_are_at_the_nominal_level_or_below(name):
     found = alarms(SETTINGS[name], range(N_SEEDS))
     assert binom.sf(found - 1, N_SEEDS, LEVEL) > 0.005  # at most 19 of 200
@@ -117,7 +132,10 @@ def test_false_alarms_on_frequent_tokens_are_certain_if_tokens_are_taken_to_be_a
 
 
 @pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
-@pytest.mark.parametrize("name", ["frequent tokens", "table with t5 entries"])
+@pytest.mark.parametrize(
+    "name",
+    ["frequent tokens", pytest.param("table with t5 entries", marks=pytest.mark.slow)],
+)
 def test_nearly_all_alarms_on_tokens_that_are_not_alike_come_with_a_note(name):
     silent = 0
     for seed in range(150):

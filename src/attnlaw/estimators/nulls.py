@@ -147,7 +147,7 @@ class TokenPopulation:
         while step > 1e-15 * y:
             step = (cubic * y**3 + square * y**2 - 1) / (3 * cubic * y**2 + 2 * square * y)
             y -= step
-        return y / (1 + delta * y)
+        return float(y / (1 + delta * y))
 
     def strength(self, p: Any) -> Any:
         """Return ρ = 1/p: the additive spike ρ a aᵀ has its outlier where p = 1/ρ."""

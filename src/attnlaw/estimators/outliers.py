@@ -171,8 +171,10 @@ def outlier_test(
             raise invalid_argument("eigenvalues", words, rank)
         most = min(most, rank - SPACINGS - 1)
     heavy, doubtful = np.full(d, 3.0), np.zeros(d, dtype=bool)
-    heavy[: np.size(score_kurtosis)] = 3.0 if score_kurtosis is None else score_kurtosis
-    doubtful[: np.size(in_doubt)] = False if in_doubt is None else in_doubt
+    if score_kurtosis is not None:
+        heavy[: np.size(score_kurtosis)] = score_kurtosis
+    if in_doubt is not None:
+        doubtful[: np.size(in_doubt)] = in_doubt
     steps: list[_Step] = []
     p_values: list[float] = []
     n_signals, running = 0, True
