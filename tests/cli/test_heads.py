@@ -17,6 +17,26 @@ Q, K = queries_and_keys(4, 32, 12, RNG)
 K[3, :-1] += 2 * Q[3, 1:]
 MAPS = softmax(scores(Q, K)).reshape(2, 2, 32, 32).astype(np.float32)
 
+# What programs read; a change breaks them, so it belongs into the changelog.
+REPORT = (
+    "source n_layers n_heads n_tokens head_dimension head_dimension_from null n_draws level "
+    "effect_unit layer_ablations tokens heads notes verdict"
+)
+HEAD = (
+    "layer head verdict share agreement p_value p_values effect ablation output_norm "
+    "output_change parts null_parts entropy inverse_temperature null_inverse_temperature "
+    "sink_share most_attended most_attended_word first same previous next prefix_matching "
+    "null_prefix_matching is_dormant causal spectrum sentence"
+)
+COLUMNS = (
+    "name,layer,head,verdict,share,agreement,p_value,effect,ablation,output_norm,output_change,"
+    "entropy,inverse_temperature,null_inverse_temperature,sink_share,most_attended,"
+    "most_attended_word,first,same,previous,next,prefix_matching,null_prefix_matching,is_dormant,"
+    "causal,sentence,common,positional,repetition,content,null_common,null_positional,"
+    "null_repetition,null_content,p_common,p_positional,p_repetition,p_content,p_first,p_previous,"
+    "p_same,p_next,p_entropy,p_prefix,p_spectrum"
+)
+
 
 @pytest.fixture
 def maps_file(tmp_path):
@@ -29,6 +49,8 @@ def test_answers_what_the_library_finds(run, run_json, maps_file):
     report = inspect_heads(MAPS)
     assert document["verdict"] == report.verdict
     assert document["head_dimension"] == 12
+    assert " ".join(document) == REPORT
+    assert " ".join(document["heads"][0]) == HEAD
     found = document["heads"][3]
     assert found["verdict"] == "positional"
     assert found["parts"]["positional"] == report[1, 1].parts.positional
@@ -51,6 +73,7 @@ def test_writes_page_table_picture_and_document(run, maps_file, tmp_path):
     with (out / "heads.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["name"] for row in rows] == [h.name for h in inspect_heads(MAPS).ranked]
+    assert ",".join(rows[0]) == COLUMNS
     page = (out / "heads.html").read_text()
     assert "http" not in re.sub(r"data:[^\"]*", "", page)  # nothing from elsewhere
     data = json.loads(re.search(r'type="application/json">(.*?)</script>', page, re.S)[1])

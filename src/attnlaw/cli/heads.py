@@ -134,6 +134,8 @@ def command(
         shapes = [[e.name, "×".join(map(str, e.shape)), e.dtype] for e in entries]
         print_table(["array", "shape", "type"], shapes)
         return
+    if not data.exists():
+        raise click.UsageError(f"No such file or folder: {data}")
     options: dict[str, Any] = {"n_draws": draws, "level": level}
     if data.is_dir() or data.suffix == ".gguf":
         if not text and not text_file:
@@ -184,24 +186,31 @@ def _of_model(
         with_ablation,
     )
 
+    contents = [file.read_text(encoding="utf-8", errors="replace") for file in text_file]
     with working("loading the model"):
         model = load_model(data)
     read = [model.read(one, tokens) for one in text]
-    for file in text_file:
-        content = file.read_text(encoding="utf-8", errors="replace")
-        read += model.read_pieces(content, tokens, pieces)
+    for file, content in zip(text_file, contents, strict=True):
+        try:
+            read += model.read_pieces(content, tokens, pieces)
+        except ValueError as error:  # a text that is too short
+            raise ValueError(str(error).replace("text", str(file), 1)) from None
     with progress_bar("comparing heads", 1000) as advance_to:
         report = inspect_model(
             model, read, max_tokens=tokens, progress=_share(advance_to), **options
         )
+    maps = model_attention(model, read[0])
     if ablate is not None:
-        journal = None if out is None else out / f"ablation-{ablate}.json"
+        journal = None
+        if out is not None:
+            _save(out, report, maps)  # what is known if the rest is stopped
+            journal = out / f"ablation-{ablate}.json"
         with progress_bar("ablating", 1000) as advance_to:
             distances = ablate_heads(
                 model, read, by=ablate, journal=journal, progress=_share(advance_to)
             )
         report = with_ablation(report, distances)
-    return report, model_attention(model, read[0])
+    return report, maps
 
 
 def _share(advance_to: Callable[[int], None]) -> Callable[[float], None]:
@@ -218,7 +227,7 @@ def _save(out: Path, report: "HeadsReport", maps: "AttentionMaps") -> None:
     save_text(out / "heads.html", heads_page(report, maps))
     table = io.StringIO()
     records = report.rows()
-    writer = csv.DictWriter(table, list(records[0]), lineterminator="\n", extrasaction="ignore")
+    writer = csv.DictWriter(table, list(records[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(records)
     save_text(out / "heads.csv", table.getvalue())

@@ -195,9 +195,12 @@ def heads_page(report: HeadsReport, maps: AttentionMaps | None = None) -> str:
                 "map": "" if maps is None else _picture(maps[f.layer, f.head], f.causal),
             }
         )  # fmt: skip
+    n = 0 if maps is None else maps.weights.shape[-1]
     data = {
         "heads": heads, "layers": report.n_layers, "heads_a_layer": report.n_heads,
         "unit": report.effect_unit, "colours": VERDICT_COLOURS, "parts": _PARTS,
+        "tokens": report.tokens if report.tokens and len(report.tokens) == n else None,
+        "step": _step(n),
     }  # fmt: skip
     texts = f"{len(report.n_tokens)} text{'s' * (len(report.n_tokens) > 1)}"
     about = (
@@ -227,10 +230,15 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
+def _step(n: int) -> int:
+    """Return how many tokens share a pixel of a map on the page."""
+    return max(1, -(-n // _PIXELS))
+
+
 def _picture(A: Floats, causal: bool) -> str:
     """Return a map as a small PNG in a data address: red above uniform attention, blue below."""
     values = _over_uniform(A, causal)
-    step = -(-len(A) // _PIXELS)
+    step = _step(len(A))
     if step > 1:  # the largest of each block: single entries stay visible
         side = -(-len(A) // step) * step
         wide = np.full((side, side), -9.0)

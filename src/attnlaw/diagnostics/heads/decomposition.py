@@ -28,6 +28,7 @@ PARTS = ("common", "positional", "repetition", "content")
 Integers = NDArray[np.intp]
 _EXACT = 8  # distances with a parameter of their own; beyond, half an octave shares one
 _SWEEPS, _TOLERANCE = 60, 1e-3  # iterative scaling; of log parameters, weighted by attention
+_RANGE = 1e-10  # least factor of a column, over the largest
 _TINY = 1e-300
 _CHUNK = 32  # maps at a time: their sums stay in the cache
 
@@ -147,7 +148,8 @@ def decompose(maps: NDArray[np.floating], places: Places) -> Parts:
     The best fit B of each family has row, column, bin and class sums of A, so iterative scaling
     (u_i for rows) finds it, and KL(A‖B) = Σ A log A − Σ_i log u_i − Σ_j A_{·j} log c_j
     − Σ_b A_b log p_b − Σ_k A_k log r_k needs these sums alone. Bins are intervals of distances,
-    hence sums of u or c over them differences of cumulative sums.
+    hence sums of u or c over them differences of cumulative sums. c stays within ten orders of
+    magnitude: a steep ALiBi would else ask for factors beyond any range.
 
     Examples
     --------
@@ -251,11 +253,8 @@ class _Fit:
         """KL(A‖B), summed over rows."""
         assert self.u is not None
         likelihood = np.log(np.maximum(self.u, _TINY)).sum(axis=1)
-        for factor, margin in (
-            (self.c, seen.columns),
-            (self.p, seen.bins),
-            (self.r, seen.classes),
-        ):
+        margins = (seen.columns, seen.bins, seen.classes)
+        for factor, margin in zip((self.c, self.p, self.r), margins, strict=True):
             likelihood += np.sum(margin * np.log(np.maximum(factor, _TINY)), axis=1)
         return np.asarray(np.maximum(-seen.entropy - likelihood, 0.0))
 
@@ -287,6 +286,7 @@ def _scale(
             V += pairs.column_sums(U, new_p, R - 1)
         new_c = seen.columns[live] / np.maximum(V, _TINY)
         new_c /= np.maximum(new_c.mean(axis=1, keepdims=True), _TINY)
+        np.maximum(new_c, _RANGE * new_c.max(axis=1, keepdims=True), out=new_c)
         change += np.sum(_log_ratio(new_c, C) * seen.columns[live], axis=1)
         c[live], p[live], r[live] = new_c, new_p, R
         live = live[change > _TOLERANCE * n * seen.scale[live]]

@@ -278,7 +278,8 @@ def ablate_heads(
     choice("by", by, ("head", "layer"))
     path = None if journal is None else Path(journal)
     ids = [text.ids.tolist() for text in texts]
-    identity = checksum([Path(model.source).name, by, json.dumps(ids)])
+    some = [layer.output.weight.detach().flatten()[:64].tolist() for layer in model.layers]
+    identity = checksum([Path(model.source).name, by, json.dumps(ids), json.dumps(some)])
     done = _read_journal(path, identity)
     means = head_means(model, [model.capture(text) for text in texts])
     heads = range(model.n_heads)

@@ -25,6 +25,9 @@ __all__ = [
 STATISTICS = (*PARTS, "first", "previous", "same", "next", "entropy")
 """What is tested, as logarithms."""
 
+TESTS = (*STATISTICS, "prefix", "spectrum")
+"""All tests; that of the prefix-matching score is of models, that of the spectrum of maps."""
+
 UNIFORM = 0.1  # nats a row below which attention is called uniform
 INDUCTION = 0.3  # prefix-matching score of an induction head
 SINK = 0.2  # share of attention that goes to one token, below which a common row is no sink
@@ -147,7 +150,7 @@ class HeadsReport:
         return self.heads[layer * self.n_heads + head]
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one flat record for each head, in the order of `ranked`."""
+        """Return one flat record for each head, in the order of `ranked`; always the same keys."""
         records = []
         for finding in self.ranked:
             record = {"name": finding.name, **asdict(finding)}
@@ -155,7 +158,7 @@ class HeadsReport:
                 record.pop(name)
             record |= finding.parts._asdict()
             record |= {f"null_{name}": x for name, x in finding.null_parts._asdict().items()}
-            record |= {f"p_{name}": p for name, p in finding.p_values.items()}
+            record |= {f"p_{name}": finding.p_values.get(name) for name in TESTS}
             records.append(record)
         return records
 

@@ -1,8 +1,11 @@
 """The head lab for models: trained or not, what heads are made of, how much they matter."""
 
+import importlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import replace
+from functools import cache
+from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -120,7 +123,8 @@ def inspect_model(
         extra: dict[str, Any] = {"agreement": float(agreement)}
         if probe is not None:
             extra["prefix_matching"] = float(probe.seen[k])
-            extra["null_prefix_matching"] = float(np.exp(np.log(probe.null[:, k]).mean()))
+            drawn = np.maximum(probe.null[:, k], 1e-8)  # 0 beyond a window
+            extra["null_prefix_matching"] = float(np.exp(np.log(drawn).mean()))
         if effects is not None:
             extra["effect"] = float(effects.effect[layer, head])
             extra["output_norm"] = float(effects.output_norm[layer, head])
@@ -224,7 +228,7 @@ def load_model(path: str | Path) -> LocalModel:
         "dtype": torch.float32,
         **file,
     }
-    with _quietly(transformers):
+    with _quietly(transformers), _parsed_once(bool(file)):
         try:
             tokenizer = transformers.AutoTokenizer.from_pretrained(
                 folder, local_files_only=True, **file
@@ -240,8 +244,11 @@ def load_model(path: str | Path) -> LocalModel:
         except ImportError:
             raise
         except Exception as error:  # transformers raises all kinds
-            reason = str(error).strip().split("\n")[0][:200] or type(error).__name__
+            first = str(error).strip().split("\n")[0].split(". ")[0].rstrip(".")
+            reason = first[:200] or type(error).__name__
             raise bad_file(path, "be a model that transformers can load", reason) from None
+        if len(tokenizer) <= len(tokenizer.all_special_ids):
+            raise bad_file(path, "hold a tokenizer", "none")
         return wrap_model(model.eval(), tokenizer, str(path))
 
 
@@ -300,6 +307,21 @@ def _quietly(transformers: Any) -> Iterator[None]:
         logging.set_verbosity(verbosity)
         if bars:
             logging.enable_progress_bar()
+
+
+@contextmanager
+def _parsed_once(is_gguf: bool) -> Iterator[None]:
+    """Parse a .gguf file once: transformers does so for tokenizer, configuration and weights."""
+    gguf: Any = importlib.import_module("gguf") if is_gguf and find_spec("gguf") else None
+    names = ("GGUFReader", "get_tensor_name_map")
+    kept = {name: getattr(gguf, name) for name in names if hasattr(gguf, name)}
+    try:
+        for name, call in kept.items():
+            setattr(gguf, name, cache(call))
+        yield
+    finally:
+        for name, call in kept.items():
+            setattr(gguf, name, call)
 
 
 class _Steps:
