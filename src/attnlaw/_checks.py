@@ -22,6 +22,11 @@ Random = np.random.Generator | int | None
 """What the keyword `rng` takes: a generator, a seed, or None for a fresh one."""
 
 
+DATA_RANGE = {np.dtype(np.float64): (1e-60, 1e60), np.dtype(np.float32): (1e-15, 1e15)}
+"""Largest absolute value that data may have: variances, in double also their products, are finite.
+"""
+
+
 class RegimeWarning(UserWarning):
     """A formula is used outside the regime in which it was derived."""
 
@@ -64,6 +69,21 @@ def real_array(argument: str, value: ArrayLike, *, ndim: int | None = None) -> N
     return array
 
 
+def refuse_extremes(argument: str, largest: Any) -> None:
+    """Raise if powers of data leave the floating-point numbers.
+
+    Parameters
+    ----------
+    argument : str
+        Name of the data.
+    largest : float32 or float64
+        Largest absolute value among them; data that are all zero pass.
+    """
+    low, high = DATA_RANGE[np.asarray(largest).dtype]
+    if largest != 0 and not low <= largest <= high:
+        raise invalid_argument(argument, f"of a size between {low:g} and {high:g}", float(largest))
+
+
 def refuse_masked(argument: str, value: object) -> None:
     """Raise if entries of an array are masked: a conversion would bring back what they hide."""
     n_masked = np.count_nonzero(value.mask) if isinstance(value, np.ma.MaskedArray) else 0
@@ -94,13 +114,27 @@ def real(
     return scalar_or_array(array)
 
 
+def scalar(argument: str, value: ArrayLike, **bounds: float) -> float:
+    """Return `value` as a float, checked to be a single number within the bounds of `real`."""
+    number = real(argument, value, **bounds)
+    if not isinstance(number, float):
+        raise invalid_argument(argument, "a single number", value)
+    return number
+
+
 def scalar_or_array(values: ArrayLike) -> Real:
     """Return `values` as a float if it has no axes, else as a float64 array."""
     array = np.asarray(values, dtype=np.float64)
     return float(array) if array.ndim == 0 else array
 
 
-def count(argument: str, value: Any, *, at_least: int = 1) -> int:
+LARGEST_COUNT = 2**53
+"""Whole numbers up to here are floating-point numbers, too."""
+
+
+def count(
+    argument: str, value: Any, *, at_least: int = 1, at_most: int | None = LARGEST_COUNT
+) -> int:
     """Return `value` as an int, checked to be a whole number of at least `at_least`."""
     refuse_masked(argument, value)
     try:
@@ -110,6 +144,8 @@ def count(argument: str, value: Any, *, at_least: int = 1) -> int:
         whole = False
     if not whole or number < at_least:
         raise invalid_argument(argument, f"a whole number of at least {at_least}", value)
+    if at_most is not None and number > at_most:
+        raise invalid_argument(argument, f"at most {at_most}", value)
     return number
 
 
@@ -118,7 +154,7 @@ def random_generator(value: Random) -> np.random.Generator:
     if value is None or isinstance(value, np.random.Generator):
         return np.random.default_rng(value)
     try:
-        return np.random.default_rng(count("rng", value, at_least=0))
+        return np.random.default_rng(count("rng", value, at_least=0, at_most=None))
     except ValueError:
         raise invalid_argument("rng", "a Generator, a seed of at least 0 or None", value) from None
 

@@ -88,10 +88,10 @@ def spiked_correlation(strength: float, direction: ArrayLike) -> NDArray[np.floa
     eta = float(real_array("strength", strength, ndim=0))
     if eta < 0:
         raise invalid_argument("strength", "at least 0", strength)
-    size = np.linalg.norm(q)
-    if size == 0:
+    if not q.any():
         raise invalid_argument("direction", "different from zero", direction)
-    q = q / size
+    q = q / np.abs(q).max()
+    q = q / np.linalg.norm(q)
     scale = 1 / np.sqrt(1 + eta * q**2)
     R = eta * np.outer(q * scale, q * scale)
     np.fill_diagonal(R, 1.0)

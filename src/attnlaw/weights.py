@@ -23,6 +23,12 @@ __all__ = [
 ]
 
 
+def _checked_length(length: int, at_least: int = 1) -> int:
+    L = count("length", length, at_least=at_least)
+    require_memory(32 * L, "length", length, "weights")
+    return L
+
+
 def mean_weights(length: int) -> NDArray[np.float64]:
     """Weigh every position alike: w_l = 1/L.
 
@@ -31,8 +37,7 @@ def mean_weights(length: int) -> NDArray[np.float64]:
     >>> mean_weights(4)
     array([0.25, 0.25, 0.25, 0.25])
     """
-    L = count("length", length)
-    require_memory(32 * L, "length", length, "weights")
+    L = _checked_length(length)
     return np.full(L, 1 / L)
 
 
@@ -44,7 +49,7 @@ def last_token_weights(length: int) -> NDArray[np.float64]:
     >>> last_token_weights(3)
     array([0., 0., 1.])
     """
-    w = np.zeros(count("length", length))
+    w = np.zeros(_checked_length(length))
     w[-1] = 1
     return w
 
@@ -74,7 +79,7 @@ def causal_weights(length: int) -> NDArray[np.float64]:
     >>> causal_weights(2)
     array([1., 0.])
     """
-    L = count("length", length, at_least=2)
+    L = _checked_length(length, at_least=2)
     H = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, L))])  # H_0 … H_{L−1}
     w = (H[-1] - H) / L
     w[0] = (1 + H[-1]) / L

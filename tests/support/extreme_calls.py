@@ -308,7 +308,10 @@ def fuzz(seconds, seed=0, names=None, verbose=False):
         if verbose and time.process_time() - begun > 2:
             print(name, seed + n_calls, round(time.process_time() - begun, 1), flush=True)
         if problem:
-            found[name, re.sub(r"\d+ ", "", problem)].append(seed + n_calls)
+            kind = name, re.sub(r"\d+ ", "", problem)
+            if verbose and kind not in found:
+                print(*kind, seed + n_calls, flush=True)
+            found[kind].append(seed + n_calls)
         n_calls += 1
     return n_calls, dict(found)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._checks import invalid_argument
+from attnlaw._checks import invalid_argument, refuse_extremes
 from attnlaw.data.masks import check_every_row_has_a_token, converted, presence
 from attnlaw.data.sequence_map import BLOCK_NUMBERS, Floats, Sequences
 
@@ -230,10 +230,12 @@ def as_sequences(
         if data.dtype not in (np.float32, np.float64):
             data = data.astype(np.float64)
         result = EmbeddedSequences(data, present)
-        if not all(np.isfinite(result.embed(rows)).all() for rows in result._blocks()):
+        largest = np.max([np.abs(result.embed(rows)).max() for rows in result._blocks()])
+        if not np.isfinite(largest):
             raise invalid_argument(
                 "sequences", "finite wherever there is a token", "NaN or infinity"
             )
+        refuse_extremes("sequences", largest)
         return result
     if data.dtype.kind not in "iu":
         raise invalid_argument("sequences", "whole numbers beside a table", data.dtype.name)
@@ -245,12 +247,14 @@ def as_sequences(
         raise invalid_argument("table", "a non-empty array of real numbers with 2 axes", E)
     if E.dtype not in (np.float32, np.float64):
         E = E.astype(np.float64)
-    largest = int((data if present is None else data[present]).max())
-    if largest >= len(E):
-        raise invalid_argument("sequences", f"rows of the table, at most {len(E) - 1}", largest)
+    last = int((data if present is None else data[present]).max())
+    if last >= len(E):
+        raise invalid_argument("sequences", f"rows of the table, at most {len(E) - 1}", last)
     tokens = TokenSequences(data, E, present)
-    if not np.isfinite(tokens._table).all():
+    largest = np.abs(tokens._table).max()
+    if not np.isfinite(largest):
         raise invalid_argument("table", "finite", E)
+    refuse_extremes("table", largest)
     return tokens
 
 

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from attnlaw._checks import choice, count, invalid_argument, real
+from attnlaw._checks import choice, count, invalid_argument, real, scalar
 from attnlaw.data.masks import converted
 from attnlaw.data.sequences import Sequences, as_sequences, padded
 from attnlaw.estimators.fitted_pooling import FittedPooling, fit_pooling
@@ -167,9 +167,9 @@ class AttentionPooling(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             ids,
             self._pooling,
             token_weights=g,
-            smoothing=float(np.asarray(real("smoothing", self.smoothing, above=0))),
+            smoothing=scalar("smoothing", self.smoothing, above=0),
             components_removed=k,
-            whitening=None if s is None else float(np.asarray(real("whitening", s, above=0))),
+            whitening=None if s is None else scalar("whitening", s, above=0),
             n_tokens=0 if self.table is None else len(converted("table", self.table)),
             asked=str(self.weights) if isinstance(self.weights, str) else None,
         )

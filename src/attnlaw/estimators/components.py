@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._checks import Floats, RegimeWarning, count, invalid_argument, real
+from attnlaw._checks import Floats, RegimeWarning, count, invalid_argument, scalar
 from attnlaw.estimators.outliers import OutlierTest, n_dominant, outlier_test
 from attnlaw.estimators.rows import (
     before_scaling,
@@ -126,7 +126,7 @@ def signal_components(
     """
     X = checked_rows(pooled)
     if snr is not None:
-        snr = float(np.asarray(real("snr", snr, above=0)))
+        snr = scalar("snr", snr, above=0)
     if tokens is not None:
         tokens = np.asarray(tokens)
         if tokens.ndim != 2 or len(tokens) != len(X):

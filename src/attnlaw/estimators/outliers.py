@@ -7,7 +7,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlaw._checks import Floats, choice, count, invalid_argument, real, real_array
+from attnlaw._checks import (
+    Floats,
+    choice,
+    count,
+    invalid_argument,
+    real_array,
+    refuse_extremes,
+    scalar,
+)
 from attnlaw.estimators.edge_test import (
     SPACINGS,
     EdgeTest,
@@ -157,8 +165,9 @@ def outlier_test(
     d, N = len(values), count("n_samples", n_samples, at_least=2)
     if d == 0 or values[0] <= 0 or values[-1] < -1e-6 * values[0]:
         raise invalid_argument("eigenvalues", "not negative, and not all zero", values.tolist())
+    refuse_extremes("eigenvalues", values[0])
     values = np.maximum(values, 0.0)
-    level = float(np.asarray(real("level", level, above=0, below=1)))
+    level = scalar("level", level, above=0, below=1)
     rank = min(d, N - centred)
     most = max(1, (rank - 1) // 2)
     if max_signals is not None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._checks import Floats, Random, invalid_argument, random_generator, real
+from attnlaw._checks import Floats, Random, invalid_argument, random_generator, scalar
 from attnlaw.data.sequences import Sequences, as_sequences
 from attnlaw.estimators.alternation import best_direction
 from attnlaw.estimators.gain import (
@@ -127,7 +127,7 @@ def learn_pooling_weights(
         raise invalid_argument(
             "sequences", "at least 8 sequences of at least 2 positions", data.shape
         )
-    level = float(np.asarray(real("confidence", confidence, above=0, below=1)))
+    level = scalar("confidence", confidence, above=0, below=1)
     rng = random_generator(rng)
 
     if signed not in (True, False, "auto"):

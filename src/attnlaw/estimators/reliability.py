@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw._checks import Floats, Random, count, invalid_argument, random_generator, real
+from attnlaw._checks import Floats, Random, count, invalid_argument, random_generator, scalar
 from attnlaw.estimators.rows import checked_rows, copy_groups, sample_spectrum
 from attnlaw.results import Record
 
@@ -105,7 +105,7 @@ def reliable_components(
     True
     """
     X = checked_rows(pooled)
-    threshold = float(np.asarray(real("threshold", threshold, above=1)))
+    threshold = scalar("threshold", threshold, above=1)
     n_folds = count("n_folds", n_folds, at_least=2)
     least = count("min_components", min_components, at_least=0)
     generator = random_generator(rng)

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
 from scipy.special import betainc
 
-from attnlaw._checks import Floats, invalid_argument, real_array, refuse_masked
+from attnlaw._checks import Floats, invalid_argument, real_array, refuse_extremes, refuse_masked
 from attnlaw.data.covariance import CovarianceAccumulator
 
 __all__ = [
@@ -45,8 +45,10 @@ def checked_rows(pooled: Any) -> NDArray[Any]:
         raise invalid_argument("pooled", "an array of real numbers with 2 axes", X)
     if X.dtype not in (np.float32, np.float64):
         X = X.astype(np.float64)
-    if not all(np.isfinite(block).all() for block in row_blocks(X)):
+    largest = np.max([np.abs(block).max(initial=0) for block in row_blocks(X)], initial=0)
+    if not np.isfinite(largest):
         raise invalid_argument("pooled", "finite", "NaN or infinity")
+    refuse_extremes("pooled", largest)
     return X
 
 

@@ -15,6 +15,7 @@ from attnlaw._checks import (
     invalid_argument,
     real,
     real_array,
+    scalar,
     scalar_or_array,
 )
 from attnlaw.laws._engine.expression import (
@@ -101,7 +102,7 @@ class SeparableLaw(FreeLaw):
             column_weights=h,
             rows=r,
             row_weights=q,
-            ratio=float(real("ratio", ratio, above=0)),
+            ratio=scalar("ratio", ratio, above=0),
             _trace=None,
             _start=None,
         )

@@ -16,6 +16,7 @@ from attnlaw._checks import (
     real,
     real_array,
     refuse_masked,
+    scalar,
 )
 from attnlaw._machine import require_memory
 from attnlaw.models.base import Answer, PooledModel, Sizes, set_field
@@ -127,8 +128,8 @@ class Vocabulary(Record):
             Above −1. Mandelbrot's correction for the most frequent words; 0 is Zipf's own law.
         """
         V = _checked_size(n_tokens)
-        power = float(real("exponent", exponent, at_least=0))
-        shift = float(real("offset", offset, above=-1))
+        power = scalar("exponent", exponent, at_least=0)
+        shift = scalar("offset", offset, above=-1)
         ranks = np.arange(1, V + 1, dtype=np.float64)
         return cls(frequencies=np.asarray((ranks + shift) ** -power))
 
@@ -185,7 +186,7 @@ class Vocabulary(Record):
         if (a is None) == (name == "sif"):
             raise invalid_argument("a", "given for 'sif' and for nothing else", a)
         if a is not None:
-            a = float(real("a", a, above=0))
+            a = scalar("a", a, above=0)
             return replace(self, importance=a / (a + p))
         values = {"uniform": np.ones(len(p)), "idf": -np.log(p), "inverse": p.min() / p}
         return replace(self, importance=values[name])
@@ -276,9 +277,10 @@ def effective_vocabulary(frequencies: ArrayLike, importance: ArrayLike = 1.0) ->
         raise invalid_argument("frequencies", "at least 0, and not all 0", p)
     if g.ndim and g.shape != p.shape:
         raise invalid_argument("importance", f"a number or of length {len(p)}", g)
-    pg = p * g
+    pg = p / p.max() * (g / max(float(g.max()), np.finfo(float).tiny))
     if not pg.any():
         raise invalid_argument("importance", "above 0 for a token that occurs", g)
+    pg /= pg.max()
     return float(pg.sum() ** 2 / np.sum(pg**2))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve
 
-from attnlaw._checks import Floats, Random, choice, count, invalid_argument, real
+from attnlaw._checks import Floats, Random, choice, count, invalid_argument, scalar
 from attnlaw._dispatch import answers
 from attnlaw.models import PooledClasses, PooledSequences
 from attnlaw.models.vocabulary import tokens_alike
@@ -100,7 +100,7 @@ def classifies(*classifiers: str, memory: Callable[[Any, int], float]) -> Callab
             choice("classifier", classifier, classifiers)
             if ridge is None and classifier in ("ridge", "discriminant"):
                 raise invalid_argument("ridge", f"given for classifier={classifier!r}", ridge)
-            lam = float(np.asarray(real("ridge", 1.0 if ridge is None else ridge, above=0)))
+            lam = scalar("ridge", 1.0 if ridge is None else ridge, above=0)
             n_test, n_jobs = count("n_test", n_test), count("n_jobs", workers.get("n_jobs", 1))
             d = model.sizes(dimension).dimension
             check_memory(n_jobs * (memory(model, d) + 24 * n_test * len(model.weights)), d)

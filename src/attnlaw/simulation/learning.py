@@ -17,8 +17,8 @@ from attnlaw._checks import (
     count,
     invalid_argument,
     random_generator,
-    real,
     real_array,
+    scalar,
 )
 from attnlaw.models import PooledSequences
 from attnlaw.simulation._matrix_free.plan import check_memory
@@ -100,7 +100,7 @@ def learn_weights(
     """
     from scipy.optimize import minimize
 
-    lam = float(np.asarray(real("ridge", ridge, above=0)))
+    lam = scalar("ridge", ridge, above=0)
     y = real_array("labels", labels, ndim=1)
     pooled, projected, length = _views(sequences, table, len(y))
     rng = random_generator(rng)

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlaw._checks import Floats, Random, choice, count, invalid_argument, real, real_array
+from attnlaw._checks import Floats, Random, choice, count, invalid_argument, real_array, scalar
 from attnlaw._dispatch import answers
 from attnlaw.models import PooledSequences
 from attnlaw.results import Alignment, Spike, exceeds_edge
@@ -297,7 +297,7 @@ def simulate_alignment(
     several = model.weights[None] if weights is None else _checked_weights(model, weights)
     d = model.sizes(dimension).dimension
     if tolerance is not None:
-        tolerance = float(real("tolerance", tolerance, above=0, below=1))
+        tolerance = scalar("tolerance", tolerance, above=0, below=1)
     n_trials, n_jobs = count("n_trials", n_trials), count("n_jobs", n_jobs)
     n, n_steps = len(several), 10 + 6 * np.log10(d)
     check_memory(n_jobs * matrix_free_memory(model, d, n, n_steps), d)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from attnlaw._checks import choice, count, invalid_argument, real
+from attnlaw._checks import choice, count, invalid_argument, real, scalar
 from attnlaw.correlations import by_name
 from attnlaw.models import PooledSequences
 from attnlaw.models.base import LARGEST
@@ -122,7 +122,7 @@ class Sweep:
             "centred": axis("centred", self.centred, truth),
             "ridge": None if self.ridge is None else axis("ridge", self.ridge, positive),
             "n_trials": n,
-            "seed": count("seed", self.seed, at_least=0),
+            "seed": count("seed", self.seed, at_least=0, at_most=None),
             "share_noise": truth("share_noise", self.share_noise),
         }
         choice("method", self.method, ("auto", *METHODS))
@@ -333,7 +333,7 @@ def _expanded(name: str, value: Any) -> Any:
     n = count(f"{name}.points", value["points"], at_least=2)
     if n > MOST_POINTS:
         raise invalid_argument(f"{name}.points", f"at most {MOST_POINTS:,}", n)
-    start, stop = (float(real(f"{name}.{key}", value[key])) for key in ("start", "stop"))
+    start, stop = (scalar(f"{name}.{key}", value[key]) for key in ("start", "stop"))
     if choice(f"{name}.spacing", value.get("spacing", "linear"), ("linear", "log")) == "linear":
         return np.linspace(start, stop, n).tolist()
     real(f"{name}.start", start, above=0)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlaw._checks import choice, count, invalid_argument, real, real_array
+from attnlaw._checks import choice, count, invalid_argument, real_array, scalar
 from attnlaw.correlations import KINDS
 from attnlaw.weights import NAMES
 
@@ -56,7 +56,7 @@ def number(**bounds: float) -> Callable[[str, Any], float]:
     def check(name: str, value: Any) -> float:
         if isinstance(value, bool) or np.ndim(value):
             raise invalid_argument(name, "a number or a flat list of numbers", value)
-        return float(real(name, value, **bounds))
+        return scalar(name, value, **bounds)
 
     return check
 

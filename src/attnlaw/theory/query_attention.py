@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from attnlaw._checks import Floats, Real, real, scalar_or_array
+from attnlaw._checks import Floats, Real, real, scalar, scalar_or_array
 from attnlaw._dispatch import answers
 from attnlaw.models.query_attention import QueryAttention
 from attnlaw.results import Alignment
@@ -154,8 +154,8 @@ def best_inverse_temperature(informative_share: float, separation: float) -> flo
     >>> round(best_inverse_temperature(0.15, 2.0), 2)
     0.63
     """
-    f = float(real("informative_share", informative_share, above=0, below=1))
-    n = float(real("separation", separation, at_least=0))
+    f = scalar("informative_share", informative_share, above=0, below=1)
+    n = scalar("separation", separation, at_least=0)
     low, high = 0.0, n
     for _ in range(80):
         beta = (low + high) / 2
@@ -177,8 +177,8 @@ def posterior_gain(informative_share: float, separation: float) -> float:
     >>> round(posterior_gain(0.15, 2.0), 2), round(posterior_gain(0.15, 20.0) * 0.15, 6)
     (3.6, 1.0)
     """
-    f = float(real("informative_share", informative_share, above=0, below=1))
-    n = float(real("separation", separation, at_least=0))
+    f = scalar("informative_share", informative_share, above=0, below=1)
+    n = scalar("separation", separation, at_least=0)
     x, w = np.polynomial.hermite_e.hermegauss(100)
     ratio = np.exp(-n * (x + n) + n**2 / 2)  # p₀/p₁ at h = n + x
     return float(w @ (1 / (f + (1 - f) * ratio)) / np.sqrt(2 * np.pi))
@@ -216,7 +216,7 @@ def random_attention_gains(
     (0.25, 0.25)
     """
     R = np.asarray(correlation, dtype=np.float64)
-    tau = float(real("inverse_temperature", inverse_temperature, at_least=0))
+    tau = scalar("inverse_temperature", inverse_temperature, at_least=0)
     L = len(R)
     moments = np.zeros((L, L))  # E w_j w_k
     mean = np.zeros(L)

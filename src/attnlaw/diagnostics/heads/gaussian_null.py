@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw import theory
-from attnlaw._checks import Floats, RegimeWarning, count, invalid_argument, real
+from attnlaw._checks import Floats, RegimeWarning, count, invalid_argument, scalar
 from attnlaw._machine import one_blas_thread
 from attnlaw.diagnostics.heads.decomposition import Parts, Places, decompose
 from attnlaw.diagnostics.heads.findings import (
@@ -114,7 +114,7 @@ def inspect_heads(
     """
     maps = attention if isinstance(attention, AttentionMaps) else attention_maps(attention)
     n_draws = count("n_draws", n_draws, at_least=5)
-    alpha = float(real("level", level, above=0, below=1))
+    alpha = scalar("level", level, above=0, below=1)
     most = count("max_tokens", max_tokens, at_least=8)
     n_layers, n_heads, n_all, _ = maps.weights.shape
     n = min(n_all, most)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from attnlaw._checks import Floats, count, invalid_argument, real
+from attnlaw._checks import Floats, count, invalid_argument, scalar
 from attnlaw._extras import require
 from attnlaw._machine import one_blas_thread
 from attnlaw.data.readers.entries import bad_file
@@ -91,7 +91,7 @@ def inspect_model(
       common row counts as content if no token gets a fifth of the attention.
     """
     n_draws = count("n_draws", n_draws, at_least=5)
-    alpha = float(real("level", level, above=0, below=1))
+    alpha = scalar("level", level, above=0, below=1)
     most = count("max_tokens", max_tokens, at_least=8)
     given = [texts] if isinstance(texts, str) else list(texts)
     if not given:

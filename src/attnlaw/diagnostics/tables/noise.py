@@ -13,8 +13,8 @@ from attnlaw._checks import (
     count,
     invalid_argument,
     random_generator,
-    real,
     real_array,
+    scalar,
 )
 from attnlaw.data.covariance import PooledCovariance, pooled_covariance
 from attnlaw.laws.separable import SeparableLaw
@@ -79,7 +79,7 @@ def population_spectrum(
     (array([0.82, 1.12, 2.59, 3.52]), array([0.94, 1.05, 2.86, 3.16]))
     """
     seen = np.sort(real_array("eigenvalues", eigenvalues, ndim=1))
-    delta = float(real("ratio", ratio, above=0))
+    delta = scalar("ratio", ratio, above=0)
     if seen.size == 0 or seen[-1] <= 0 or seen[0] < -1e-8 * seen[-1]:
         raise invalid_argument("eigenvalues", "at least 0 and not all 0", seen)
     d = len(seen)
