@@ -64,9 +64,52 @@ def test_overlaps_of_numbers_beyond_bounds_are_refused():
         al.squared_overlap(**numbers)
 
 
-def test_edges_that_overflow_are_said():
-    with pytest.raises(OverflowError, match="the edges of a law must be below"):
-        _ = (1e308 * al.MarchenkoPastur(2.0)).support
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: 1e308 * al.MarchenkoPastur(2.0), ValueError, r"scale must be at most 1e\+100"),
+        (lambda: al.MarchenkoPastur(1e300), ValueError, r"ratio must be at most 1e\+100"),
+        (lambda: al.MarchenkoPastur([0.5]), ValueError, "ratio must be a single number"),
+        (
+            lambda: (al.MarchenkoPastur(1e30) + al.MarchenkoPastur(0.5)).support,
+            ArithmeticError,
+            "cannot be told from a point",
+        ),
+        (lambda: (20 * al.MarchenkoPastur(1)).moment(10**3), OverflowError, "moments of a law"),
+        (lambda: al.mean_weights(2**60), ValueError, "length must be at most 9007199254740992"),
+        (lambda: al.last_token_weights(2**50), ValueError, "length must be small enough"),
+        (lambda: al.plan(model(), 1e-200), ValueError, "squared_overlap must be at least 1e-09"),
+        (lambda: al.predict_accuracy(model(), 1e-300), ValueError, "ridge must be at least"),
+        (
+            lambda: al.signal_components(1e200 * np.eye(40, 6)),
+            ValueError,
+            r"pooled must be of a size between 1e-60 and 1e\+60, got 1e\+200",
+        ),
+        (
+            lambda: al.outlier_test(np.arange(1.0, 9), n_samples=20, level=[0.05]),
+            ValueError,
+            "level must be a single number",
+        ),
+    ],
+)
+def test_numbers_beyond_reach_get_a_sentence(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
+
+
+def test_sizes_of_frequencies_and_directions_do_not_matter():
+    assert al.effective_vocabulary([1e300, 1e300], 1e-300) == 2.0
+    usual = al.spiked_correlation(2.0, [1.0, 2.0, 3.0])
+    np.testing.assert_allclose(al.spiked_correlation(2.0, [1e300, 2e300, 3e300]), usual)
+
+
+def test_a_ridge_that_is_tiny_beside_the_variance_is_solved_all_the_same():
+    X = np.random.default_rng(0).standard_normal((50, 4)) * [1e9, 1, 1, 1]
+    y = np.sign(X[:, 1])
+    rows, values = np.vstack([X, 50**0.5 * np.eye(4)]), np.append(y, np.zeros(4))
+    usual = np.linalg.lstsq(rows, values)[0]  # the same minimum, as least squares
+    found = al.simulation.accuracy.ridge_coefficients(X, y, 1.0)
+    np.testing.assert_allclose(found, usual, rtol=1e-5)
 
 
 def test_a_vocabulary_that_is_rounded_is_said():

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._checks import Floats, invalid_argument, real, real_array
+from attnlaw._checks import Floats, invalid_argument, real, real_array, scalar
 from attnlaw.laws._engine.expression import (
     Addition,
     Expression,
@@ -24,6 +24,7 @@ from attnlaw.laws._engine.expression import (
 )
 from attnlaw.laws._engine.free import ClosedFormLaw, FreeLaw
 from attnlaw.laws._engine.uniformisation import bent_argument, cauchy_sums
+from attnlaw.laws.law import LARGEST
 from attnlaw.laws.outliers import white_edge_parameter
 
 __all__ = ["Discrete", "MarchenkoPastur", "Semicircle", "WishartProduct"]
@@ -105,9 +106,7 @@ class MarchenkoPastur(ClosedFormLaw):
     """
 
     def __init__(self, ratio: float) -> None:
-        c = real("ratio", ratio, at_least=0)
-        if not isinstance(c, float):
-            raise invalid_argument("ratio", "a single number", c)
+        c = scalar("ratio", ratio, at_least=0, at_most=LARGEST)
         super().__init__(chain(PointMasses.at(1.0), Multiplication((c,))))
 
     @cached_property
@@ -284,8 +283,8 @@ class Semicircle(ClosedFormLaw):
     """
 
     def __init__(self, variance: float = 1.0) -> None:
-        sigma2 = real("variance", variance, above=0)
-        super().__init__(chain(PointMasses.at(0.0), Addition(variance=float(sigma2))))
+        sigma2 = scalar("variance", variance, above=0, at_most=LARGEST)
+        super().__init__(chain(PointMasses.at(0.0), Addition(variance=sigma2)))
 
     @property
     def _centre_and_deviation(self) -> tuple[float, float]:
@@ -340,6 +339,7 @@ class Discrete(FreeLaw):
         t = np.atleast_1d(real_array("atoms", atoms))
         if t.ndim != 1 or not t.size:
             raise invalid_argument("atoms", "a list of at least one number", t)
+        real("atoms", np.abs(t), at_most=LARGEST)
         h = np.ones(t.size) if weights is None else real_array("weights", weights, ndim=1)
         if h.shape != t.shape:
             raise invalid_argument("weights", f"of length {t.size}, like the atoms", h)

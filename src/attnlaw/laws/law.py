@@ -110,7 +110,10 @@ class Law(ABC):
     @cached_property
     def support(self) -> Floats:
         """Intervals of the continuous part, one in each row (n_intervals × 2)."""
-        return frozen(self._intervals())
+        found = self._intervals()
+        if not len(found) and float(self.atom.mass.sum()) < 1 - 1e-9:
+            raise ArithmeticError(f"the support of {self} cannot be told from a point.")
+        return frozen(found)
 
     @property
     def edges(self) -> Floats:
@@ -261,6 +264,10 @@ class Law(ABC):
     __array_ufunc__ = None  # numpy scalars leave `scalar * law` to us
 
 
+LARGEST = 1e100
+"""Largest number in a law: squares of its values are finite."""
+
+
 def _number(name: str, value: Any) -> float | None:
     """Return a real scalar as a checked float, or None for anything else."""
     if np.ndim(value) or not np.isrealobj(value) or isinstance(value, str | bytes | None):
@@ -269,8 +276,8 @@ def _number(name: str, value: Any) -> float | None:
         number = float(value)
     except (TypeError, ValueError):
         return None
-    if not np.isfinite(number):
-        raise invalid_argument(name, "finite", number)
+    if not abs(number) <= LARGEST:
+        raise invalid_argument(name, f"at most {LARGEST:g} in size", number)
     return number
 
 

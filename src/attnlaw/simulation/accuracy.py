@@ -5,6 +5,7 @@ First two classes (`PooledSequences`), at every signal norm with the same draws;
 "Derivation", and docs/theory/classification.md, "K classes".
 """
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +13,7 @@ from typing import Any, TypeVar, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve
+from scipy.linalg import LinAlgWarning, solve
 
 from attnlaw._checks import Floats, Random, choice, count, invalid_argument, scalar
 from attnlaw._dispatch import answers
@@ -64,9 +65,15 @@ def ridge_coefficients(pooled: Floats, labels: Floats, ridge: float) -> Floats:
     """
     X, y = pooled, labels
     N, d = X.shape
-    if d <= N:
-        return np.asarray(solve(X.T @ X + N * ridge * np.eye(d), X.T @ y, assume_a="pos"))
-    return np.asarray(X.T @ solve(X @ X.T + N * ridge * np.eye(N), y, assume_a="pos"))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", LinAlgWarning)
+            if d <= N:
+                return np.asarray(solve(X.T @ X + N * ridge * np.eye(d), X.T @ y, assume_a="pos"))
+            return np.asarray(X.T @ solve(X @ X.T + N * ridge * np.eye(N), y, assume_a="pos"))
+    except (LinAlgWarning, np.linalg.LinAlgError):  # a ridge that is tiny beside the variance
+        U, s, V = np.linalg.svd(X, full_matrices=False)
+        return np.asarray((U.T @ y * s / (s**2 + N * ridge)) @ V)
 
 
 def classifies(*classifiers: str, memory: Callable[[Any, int], float]) -> Callable[[Trial], Trial]:
@@ -100,7 +107,7 @@ def classifies(*classifiers: str, memory: Callable[[Any, int], float]) -> Callab
             choice("classifier", classifier, classifiers)
             if ridge is None and classifier in ("ridge", "discriminant"):
                 raise invalid_argument("ridge", f"given for classifier={classifier!r}", ridge)
-            lam = scalar("ridge", 1.0 if ridge is None else ridge, above=0)
+            lam = scalar("ridge", 1.0 if ridge is None else ridge, above=0, at_most=1e100)
             n_test, n_jobs = count("n_test", n_test), count("n_jobs", workers.get("n_jobs", 1))
             d = model.sizes(dimension).dimension
             check_memory(n_jobs * (memory(model, d) + 24 * n_test * len(model.weights)), d)

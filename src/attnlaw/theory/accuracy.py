@@ -26,6 +26,7 @@ from attnlaw.theory.vocabulary import vocabulary_spikes
 __all__: list[str] = []
 
 CLASSIFIERS = ("ridge", "centroid", "component")
+LEAST_RIDGE = 1e-12  # of the noise gain
 
 MOST_ATOMS = 4096
 """Up to so many values of the other groups' sum, all are listed; beyond, Fourier inversion."""
@@ -105,7 +106,7 @@ def accuracy_of_sequences(
     choice("classifier", classifier, CLASSIFIERS)
     if ridge is None and classifier == "ridge":
         raise invalid_argument("ridge", "given for classifier='ridge'", ridge)
-    lam = np.asarray(real("ridge", 1.0 if ridge is None else ridge, above=0))
+    lam = checked_ridge(model.noise_gain, ridge)
     try:
         np.broadcast_shapes(lam.shape, model.shape)
     except ValueError:
@@ -161,6 +162,12 @@ def _token_score(
         return ridge_score(spikes, kappa, label, norm, delta, gamma, ridge)
     score = centroid_score if classifier == "centroid" else component_score
     return score(spikes, kappa, label, norm, delta, gamma)
+
+
+def checked_ridge(noise_gain: float, ridge: ArrayLike | None) -> Floats:
+    """Return λ, not so small beside κ that 1 − δp is rounded away; 1 if it is left out."""
+    bounds = {"above": 0.0, "at_least": LEAST_RIDGE * noise_gain, "at_most": 1e60}
+    return np.asarray(real("ridge", 1.0 if ridge is None else ridge, **bounds))
 
 
 def _ridge_score(

@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
-from attnlaw._checks import Floats, choice, invalid_argument, real, scalar_or_array
+from attnlaw._checks import Floats, choice, invalid_argument, scalar_or_array
 from attnlaw._dispatch import answers
 from attnlaw.laws.outliers import TINY
 from attnlaw.models import PooledClasses
 from attnlaw.models.vocabulary import tokens_alike
 from attnlaw.results import ClassAccuracy
+from attnlaw.theory.accuracy import checked_ridge
 from attnlaw.theory.verbs import predict_accuracy
 
 __all__ = ["largest_score_probability"]
@@ -90,7 +91,7 @@ def accuracy_of_classes(
     choice("classifier", classifier, CLASSIFIERS)
     if ridge is None and classifier != "centroid":
         raise invalid_argument("ridge", f"given for classifier={classifier!r}", ridge)
-    lam = np.asarray(real("ridge", 1.0 if ridge is None else ridge, above=0))
+    lam = checked_ridge(model.noise_gain, ridge)
     try:
         np.broadcast_shapes(lam.shape, model.shape)
     except ValueError:

@@ -54,7 +54,7 @@ def plan_of_sequences(model: PooledSequences, squared_overlap: ArrayLike = 0.8) 
     model : PooledSequences
         What is held fixed; each need is found with all the rest as it stands here.
     squared_overlap : float or array
-        Wanted ζ, above 0 and below 1. Broadcasts with the model.
+        Wanted ζ, from 1e-9 to below 1. Broadcasts with the model.
 
     Returns
     -------
@@ -245,7 +245,7 @@ def wanted_overlap(
     model: PooledModel[Any], squared_overlap: ArrayLike
 ) -> tuple[Floats, tuple[int, ...]]:
     """Return the wanted ζ, checked, and the shape to which it broadcasts with the model."""
-    wanted = np.asarray(real("squared_overlap", squared_overlap, above=0, below=1))
+    wanted = np.asarray(real("squared_overlap", squared_overlap, above=0, at_least=1e-9, below=1))
     try:
         return wanted, np.broadcast_shapes(wanted.shape, model.shape)
     except ValueError:
@@ -262,7 +262,7 @@ def search_plan(model: PooledModel[Any], squared_overlap: ArrayLike, ceiling: Ar
     model : PooledModel
         Its numbers may be arrays.
     squared_overlap : float or array
-        Wanted ζ, above 0 and below 1. Broadcasts with the model.
+        Wanted ζ, from 1e-9 to below 1. Broadcasts with the model.
     ceiling : float or array
         ζ without the noise of samples and sequences; broadcasts with the plan.
 

@@ -54,7 +54,11 @@ class FreeLaw(Law):
     def moment(self, k: int) -> float:
         """Moment ∫ xᵏ ν(dx), from the power series of the law (no quadrature)."""
         k = count("k", k, at_least=0)
-        return float(moments(self._expression, k)[k])
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = float(moments(self._expression, k)[k])
+        if not np.isfinite(found):
+            raise OverflowError(f"moments of a law must be below 1.8e308, got more at k = {k}.")
+        return found
 
     def _intervals(self) -> Floats:
         found = intervals(self._expression)
