@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._checks import choice, count, frozen, invalid_argument, real, real_array
+from attnlaw._checks import choice, count, frozen, invalid_argument, real_array, scalar
 from attnlaw.models.base import Model
 from attnlaw.results import AttentionSpectrum
 
@@ -121,7 +121,7 @@ class SelfAttention(Model[AttentionSpectrum]):
         if self.output_dimension is not None and self.value_dimension is None:
             raise invalid_argument("value_dimension", "given when output_dimension is", None)
         for name in ("inverse_temperature", "alibi_slope", "sink"):
-            set_field(name, _number(name, getattr(self, name)))
+            set_field(name, scalar(name, getattr(self, name), at_least=0, at_most=1e100))
         choice("combination", self.combination, ("concatenate", "mean"))
         for name in ("causal", "qk_norm"):
             if not isinstance(getattr(self, name), bool | np.bool_):
@@ -176,7 +176,7 @@ class SelfAttention(Model[AttentionSpectrum]):
         if self.has_pattern and not self.causal:
             raise invalid_argument("causal", "True when there is a mean pattern", self.causal)
         if self.rotary_base is not None:
-            base = _number("rotary_base", self.rotary_base)
+            base = scalar("rotary_base", self.rotary_base, at_least=0)
             if base <= 1:
                 raise invalid_argument("rotary_base", "above 1", base)
             if self.head_dimension % 2:
@@ -221,10 +221,3 @@ class SelfAttention(Model[AttentionSpectrum]):
             pattern[1:] *= 1 - self.sink
             pattern[1:, 0] = self.sink
         return np.asarray(pattern)
-
-
-def _number(name: str, value: ArrayLike) -> float:
-    number = real(name, value, at_least=0)
-    if isinstance(number, np.ndarray):
-        raise invalid_argument(name, "a single number", number)
-    return float(number)
