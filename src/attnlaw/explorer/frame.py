@@ -12,7 +12,7 @@ from typing import Any
 
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
-from plotly.io.json import to_json_plotly
+from plotly.utils import PlotlyJSONEncoder
 
 from attnlaw._checks import RegimeWarning
 from attnlaw.explorer.charts import Look, hold_axes
@@ -313,7 +313,7 @@ def _readings(name: str, view: View) -> list[Any]:
     ]
     return [
         *([sentence] if view.sentence else []),
-        html.Div(cells, className="readings"),
+        _div(cells, className="readings"),
         view.extra,
     ]
 
@@ -328,7 +328,7 @@ def _div(children: Any, **properties: str) -> dict[str, Any]:
 
 @cache
 def _written_symbol(symbol: str) -> Any:
-    return json.loads(to_json_plotly(explained(symbol)))
+    return json.loads(json.dumps(explained(symbol), cls=PlotlyJSONEncoder))
 
 
 def _formula_and_code(name: str) -> Any:
