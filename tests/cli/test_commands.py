@@ -350,6 +350,7 @@ def test_ranges_are_evenly_spaced_and_csv_has_a_row_for_each(run):
 def test_inputs_are_echoed(run, run_json):
     model = run_json("predict", "--prefix", "7", "--weights", "mean")["model"]
     assert model["weights"] == {"name": "mean", "values": [0.05] * 20}
+    assert model["correlation"].pop("values") == al.prefix_correlation(20, 7).tolist()
     assert model["correlation"] == {"kind": "prefix", "prefix": 7, "within": 1.0, "length": 20}
     assert (model["vocab_ratio"], model["sample_ratio"]) == (0.5, 0.4)
     for command in ("predict", "plan"):

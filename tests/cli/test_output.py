@@ -65,3 +65,16 @@ def test_documents_hold_arrays_dataclasses_and_no_infinity(capsys):
         "flag": True,
         "name": "‖μ‖",
     }
+
+
+def test_lists_of_numbers_take_one_line_of_a_document(capsys):
+    print_json({"R": np.eye(2), "none": [], "of": {}, "words": ["a", "[1,\n2]"], "mixed": [{}, 1]})
+    out = capsys.readouterr().out
+    assert '  "R": [\n    [1.0, 0.0],\n    [0.0, 1.0]\n  ],\n' in out
+    assert json.loads(out) == {
+        "R": [[1.0, 0.0], [0.0, 1.0]],
+        "none": [],
+        "of": {},
+        "words": ["a", "[1,\n2]"],
+        "mixed": [{}, 1],
+    }

@@ -98,9 +98,10 @@ def classes(
         weights=given,
         sampling=sampling,
     )
-    names = ("vocab_ratio", "sample_ratio", "signal_scale", "n_classes", "shares", "snr")
-    described = {name: getattr(model, name) for name in names}
-    _answer(model, described | {"weights": model.weights}, "means ×", signal_scale, **how)
+    names = ("vocab_ratio", "sample_ratio", "signal_scale", "sampling", "n_classes", "shares")
+    inputs = ("snr", "class_means", "noise_spectrum", "weights", "correlation")
+    described = {name: getattr(model, name) for name in (*names, *inputs)}
+    _answer(model, described, "means ×", signal_scale, **how)
 
 
 MIXTURE_EPILOG = """\b
@@ -148,8 +149,10 @@ def mixture(
     names = ("vocab_ratio", "sample_ratio", "signal_norm", "sampling", "snr", "effective_length")
     described = {name: getattr(model, name) for name in names}
     described["kinds"] = [
-        {"kind": text, "length": len(w), "share": share}
-        for text, w, share in zip(kinds, model.weights, model.kind_shares, strict=True)
+        {"kind": text, "length": len(w), "share": q, "weights": w, "correlation": R}
+        for text, w, R, q in zip(
+            kinds, model.weights, model.correlations, model.kind_shares, strict=True
+        )
     ]
     _answer(model, described, "‖μ‖ =", signal_norm, **how)
 
@@ -221,7 +224,8 @@ def multi_head(
     names = ("vocab_ratio", "sample_ratio", "signal_norm", "sampling", "n_heads")
     described = {name: getattr(model, name) for name in names}
     described |= {"heads": heads, "signal_gains": model.signal_gains}
-    described |= {"noise_gains": model.noise_gains}
+    inputs = ("noise_gains", "weights", "correlation")
+    described |= {name: getattr(model, name) for name in inputs}
     _answer(model, described, "‖μ‖ =", signal_norm, **how)
 
 

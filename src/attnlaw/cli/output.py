@@ -19,6 +19,7 @@ import numpy as np
 
 from attnlaw._store import atomic_path
 from attnlaw.cli.program import LATE_CONTROLS, say, visible
+from attnlaw.theory import first_order_smoothing
 from attnlaw.weights import NAMES
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ __all__ = [
 
 def print_json(document: Any) -> None:
     """Print one JSON document; numbers that are not finite become null."""
-    text = json.dumps(_jsonable(document), indent=2, ensure_ascii=False, allow_nan=False)
+    text = _written(_jsonable(document))
     click.echo(re.sub(f"[{LATE_CONTROLS}]", lambda c: f"\\u{ord(c[0]):04x}", text))
 
 
@@ -63,8 +64,7 @@ def print_csv(rows: Iterable[Mapping[str, Any]]) -> None:
 
 def save_json(path: Path, document: Any) -> None:
     """Write the same document to a file."""
-    text = json.dumps(_jsonable(document), indent=2, ensure_ascii=False, allow_nan=False)
-    save_text(path, text + "\n")
+    save_text(path, _written(_jsonable(document)) + "\n")
 
 
 def save_text(path: Path, text: str) -> None:
@@ -144,6 +144,20 @@ def _jsonable(value: Any) -> Any:
     return value
 
 
+def _written(value: Any, indent: str = "") -> str:
+    """Write JSON, a line for each item; lists of numbers and words take a single line."""
+    deeper = indent + "  "
+    if isinstance(value, dict) and value:
+        names = (json.dumps(name, ensure_ascii=False) for name in value)
+        items = [f"{n}: {_written(v, deeper)}" for n, v in zip(names, value.values(), strict=True)]
+    elif isinstance(value, list) and any(isinstance(v, list | dict) for v in value):
+        items = [_written(v, deeper) for v in value]
+    else:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    first, last = "{}" if isinstance(value, dict) else "[]"
+    return f"{first}\n{deeper}" + f",\n{deeper}".join(items) + f"\n{indent}{last}"
+
+
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Print a table and an empty line; words to the left, numbers to the right.
 
@@ -209,11 +223,14 @@ def describe_model(model: "PooledSequences", settings: dict[str, Any]) -> dict[s
     gains = ("signal_gain", "noise_gain", "snr", "effective_length")
     described = {name: getattr(model, name) for name in names}
     described["weights"] = {"name": _weights_name(settings), "values": model.weights}
-    described["correlation"] = _described_correlation(settings, model.length)
+    kind = _described_correlation(settings, model.length)
+    described["correlation"] = kind | {"values": model.correlation}
     described |= {name: getattr(model, name) for name in gains}
     words = model.vocabulary
     if words is not None:
         described |= {name: settings[name] for name in ("zipf", "importance", "smoothing")}
+        if settings["importance"] == "sif" and settings["smoothing"] is None:
+            described["smoothing"] = first_order_smoothing(model)  # as `model_from` does
         described |= {"n_vocab": words.n_tokens, "effective_vocabulary": words.effective_size}
     return described
 
