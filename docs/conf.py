@@ -30,6 +30,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "sphinx-mathjax-offline",
     "living_pages",
+    "typeset",
 ]
 
 # The pages
@@ -50,6 +51,7 @@ numpydoc_xref_aliases = {
     name: f"attnlaw.{name}" for name in attnlaw.__all__ if name[0].isupper()
 } | {name: f"attnlaw.results.{name}" for name in attnlaw.results.__all__ if name[0].isupper()}
 words = ("True", "False", "None", "bool", "boolean", "sequence", "iterable", "integer", "string")
+words += ("float", "int", "str", "list", "tuple", "dict", "object", "callable", "generator")
 numpydoc_xref_aliases |= {word: word for word in words}  # not links into Python's own pages
 numpydoc_xref_aliases |= {"Law": "attnlaw.laws.Law", "Comparison": "attnlaw.comparison.Comparison"}
 numpydoc_xref_ignore = {

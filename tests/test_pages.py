@@ -1,11 +1,16 @@
 """The README does what it says, and so would any page: the build of docs/ runs its own."""
 
+import doctest
+import inspect
 import os
+import re
 import sys
 from pathlib import Path
 
 import pytest
 from page_examples import ROOT, run_page
+
+import attnlaw as al
 
 
 def test_the_readme_runs_as_printed():
@@ -38,3 +43,25 @@ def test_later_blocks_see_earlier_ones_and_digits_count_as_shown(tmp_path: Path)
     before = os.getcwd(), sys.path[:]
     assert run_page(page) == 2
     assert (os.getcwd(), sys.path) == before
+
+
+def test_formulas_of_docstrings_are_typeset(monkeypatch):
+    """What is left of the reference's first pages has no symbols but those of code."""
+    pytest.importorskip("sphinx")
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_extensions")
+    import typeset
+
+    assert doctest.testmod(typeset).failed == 0
+    found = 0
+    for name in ("PooledSequences", "Vocabulary", "optimal_importance", "squared_overlap"):
+        lines = inspect.getdoc(getattr(al, name)).splitlines()
+        before = "\n".join(lines)
+        typeset.typeset_docstring(None, "class", name, None, None, lines)
+        after = "\n".join(lines)
+        formulas = re.findall(r":math:`(.*?)`|&(.*?) \\\\\\\\", after)
+        assert all(f.count("{") == f.count("}") for pair in formulas for f in pair)
+        prose = re.sub(r":math:`.*?`|\.\. math::(.|\n)*?end.align|(?s:Examples\n.*)", "", after)
+        assert not re.search("[‖²ᵀζγ]", prose), prose
+        assert ">>> import attnlaw as al" not in before or ">>> import attnlaw as al" in after
+        found += len(formulas)
+    assert found > 20

@@ -40,8 +40,9 @@ class FreePower(NumericalLaw):
         z_D = z^D (y/(1+y))^{D−1} ,    y_D = y ,
         ν^{⊠D}((x, ∞)) = D ν-phase + (D−1) arg(y)/π ,   from ∫ (1+y) dz_D/z_D = DΦ + (D−1) log y .
 
-    At each |x| the parameter starts where x is negative and everything is real, and is followed
-    round the upper half plane, in which nothing is singular (docs/theory/depth.md, "The law").
+    For each modulus of x the parameter starts where x is negative and everything is real, and is
+    followed round the upper half plane, in which nothing is singular (docs/theory/depth.md, "The
+    law").
 
     Examples
     --------
