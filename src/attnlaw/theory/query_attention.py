@@ -92,8 +92,8 @@ def predict_query_attention(model: QueryAttention) -> Alignment:
     if share > TOLERATED_SHARE:
         warn_regime(
             f"the token with the largest weight makes {share:.1%} of the noise around the "
-            "signal's eigenvalue: overlaps at a finite size scatter between eigenvectors of single tokens; "
-            "a smaller inverse_temperature, or sigmoid scores, would not."
+            "signal's eigenvalue: overlaps at a finite size scatter between eigenvectors of "
+            "single tokens; with a smaller inverse_temperature, or sigmoid scores, they do not."
         )
     return Alignment(
         top_eigenvalue=float(found.eigenvalue), squared_overlap=float(found.squared_overlap)
