@@ -98,3 +98,17 @@ def test_a_vocabulary_is_counted_from_files_chunk_by_chunk(tmp_path, monkeypatch
     np.save(tmp_path / "rows.npy", ids / 2)
     with pytest.raises(ValueError, match=r"rows\.npy must hold token ids, got float64 in row 0"):
         al.Vocabulary.from_tokens(tmp_path / "rows.npy")
+
+
+def test_an_odd_number_of_tokens_is_kept():
+    """Warnings are errors: three tokens are not said to stand for four."""
+    words = al.Vocabulary(frequencies=[0.5, 0.25, 0.25])
+    model = al.PooledSequences(
+        vocab_ratio=10.0,
+        sample_ratio=0.5,
+        signal_norm=1.0,
+        correlation=np.eye(4),
+        weights="mean",
+        vocabulary=words,
+    )
+    assert model.sizes() == (30, 3, 60)

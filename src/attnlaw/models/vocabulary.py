@@ -363,7 +363,7 @@ class TokenModel(PooledModel[Answer]):
         if dimension not in (None, d):
             text = f"{d}, vocab_ratio times the {words.n_tokens} tokens of the vocabulary"
             raise invalid_argument("dimension", text, dimension)
-        return Sizes(d, words.n_tokens, super().sizes(d).n_samples)
+        return Sizes(d, words.n_tokens, self._sizes(d, multiple=1).n_samples)
 
     def _check_vocabulary(self) -> None:
         if not isinstance(self.vocabulary, Vocabulary | None):
