@@ -101,3 +101,27 @@ def test_theory_holds_to_three_digits_at_large_size():
     large = model(words, vocab_ratio=0.5, correlation=R, weights=al.mean_weights(20))
     seen = al.simulate(large, 10_000, rng=0, method="matrix-free")
     assert abs(seen.squared_overlap[0] - al.predict(large).squared_overlap) < 0.01
+
+
+@pytest.mark.parametrize("kind", ["sequences", "mixture", "classes"])
+def test_a_vocabulary_needs_no_dimension_and_methods_are_refused_in_one_sentence(kind):
+    R = al.prefix_correlation(6, prefix=3)
+    shared = {"vocab_ratio": 0.25, "sample_ratio": 0.5, "vocabulary": al.Vocabulary.zipf(80)}
+    drawn = {
+        "sequences": lambda: al.PooledSequences(
+            signal_norm=2.0, correlation=R, weights="mean", **shared
+        ),
+        "mixture": lambda: al.SequenceMixture(
+            signal_norm=2.0, correlations=[R, R[:4, :4]], weights="mean", **shared
+        ),
+        "classes": lambda: al.PooledClasses(
+            class_means=[[3.0, 0.0], [0.0, 3.0], [-3.0, -3.0]],
+            noise_spectrum=[0.5, 1.5],
+            correlation=R,
+            weights="mean",
+            **shared,
+        ),
+    }[kind]()
+    assert al.simulate(drawn, n_trials=2, rng=0).bulk_edge.shape == (2,)
+    with pytest.raises(TypeError, match=r"^[^\n]*\.$"):
+        al.simulate(drawn, n_trials=1, rng=0, method="rank-two")

@@ -414,7 +414,7 @@ class TestOptimalImportance:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"vocabulary": None}, "one with a vocabulary"),
+            ({"vocabulary": None}, "SequenceMixture with a vocabulary"),
             ({"signal_norm": [1.0, 2.0]}, "a single model"),
             ({"vocab_ratio": 0.0}, "vocab_ratio must be"),
         ],
@@ -422,3 +422,15 @@ class TestOptimalImportance:
     def test_invalid_questions_are_reported(self, changes, message):
         with pytest.raises(ValueError, match=message):
             al.optimal_importance(replace(model(self.words), **changes))
+
+    def test_kinds_that_are_the_same_have_the_weights_of_one(self):
+        one = model(self.words, vocab_ratio=0.2, sample_ratio=0.2)
+        names = ("vocab_ratio", "sample_ratio", "signal_norm", "vocabulary")
+        fields = {name: getattr(one, name) for name in names}
+        both = al.SequenceMixture(
+            correlations=[one.correlation] * 2, weights=[one.weights] * 2, **fields
+        )
+        for objective in ("component", "centroid"):
+            first, second = (al.optimal_importance(m, objective) for m in (one, both))
+            assert_allclose(first.smoothing, second.smoothing, rtol=1e-9)
+            assert_allclose(first.squared_overlap, second.squared_overlap, rtol=1e-9)

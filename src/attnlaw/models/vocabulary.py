@@ -373,6 +373,7 @@ class TokenModel(PooledModel[Answer]):
 def tokens_alike(model: object, what: str) -> None:
     """Raise where a question has no answer yet for tokens that differ."""
     if getattr(model, "tokens_differ", False):
+        name = type(model).__name__
         raise TypeError(
-            f"{what} must be asked of a model without a vocabulary, got {model!r:.60}."
+            f"{what} must be asked of a model without a vocabulary, got a {name} with one."
         )

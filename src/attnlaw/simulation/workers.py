@@ -87,6 +87,9 @@ def repeats(
             rng: Random = None,
             **workers: Any,
         ) -> Any:
+            for name in workers.keys() - {"n_jobs", "progress"}:
+                kind = type(model).__name__
+                raise TypeError(f"{question.__name__} has no option {name!r} for {kind}.")
             d = model.sizes(dimension).dimension
             n_jobs = count("n_jobs", workers.get("n_jobs", 1))
             require_memory(n_jobs * memory(model, d), "dimension", d, "matrices")

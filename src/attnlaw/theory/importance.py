@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlaw._checks import Floats, choice, invalid_argument, real
-from attnlaw.models import PooledSequences, Vocabulary
+from attnlaw.models import PooledSequences, SequenceMixture, Vocabulary
 from attnlaw.results import Record
 from attnlaw.theory.token_spikes import VocabularySpikes
 from attnlaw.theory.vocabulary import vocabulary_spikes
@@ -18,6 +18,8 @@ __all__ = [
     "optimal_importance",
     "smoothing_overlaps",
 ]
+
+Pooled = PooledSequences | SequenceMixture
 
 DECADES = 4.0
 """How far from a* the exact optimum is looked for, to both sides."""
@@ -36,12 +38,12 @@ class OptimalImportance(Record):
     given_overlap: float  # ζ with the weights that the model has
 
 
-def optimal_importance(model: PooledSequences, objective: str = "component") -> OptimalImportance:
+def optimal_importance(model: Pooled, objective: str = "component") -> OptimalImportance:
     """Find the token weights that keep most of the signal.
 
     Parameters
     ----------
-    model : PooledSequences
+    model : PooledSequences or SequenceMixture
         With a vocabulary; its ratios and signal norm are single numbers.
     objective : "component" or "centroid"
         Best for the leading principal component, or for the difference of two labelled class
@@ -77,9 +79,7 @@ def optimal_importance(model: PooledSequences, objective: str = "component") -> 
     >>> f"{best.first_order_smoothing:.2e}", f"{best.squared_overlap:.2f}"     # 1/(2 · 1500)
     ('3.33e-04', '0.83')
     """
-    words = model.vocabulary
-    if words is None:
-        raise invalid_argument("model", "one with a vocabulary", type(model).__name__)
+    words = _vocabulary(model)
     if model.shape:
         raise invalid_argument("model", "a single model", f"shape {model.shape}")
     delta, gamma, norm = (
@@ -112,7 +112,7 @@ def optimal_importance(model: PooledSequences, objective: str = "component") -> 
     )
 
 
-def first_order_smoothing(model: PooledSequences, objective: str = "component") -> float:
+def first_order_smoothing(model: Pooled, objective: str = "component") -> float:
     """Return a* = κ/(αN), or κ/(N P²) for labelled centroids; see `optimal_importance`.
 
     Examples
@@ -123,21 +123,19 @@ def first_order_smoothing(model: PooledSequences, objective: str = "component") 
     >>> first_order_smoothing(model)        # N = 2000, α = κ
     0.0005
     """
-    words = model.vocabulary
-    if words is None:
-        raise invalid_argument("model", "one with a vocabulary", type(model).__name__)
+    words = _vocabulary(model)
     delta, gamma = model.single_ratios("token weights are")
     if delta == 0:
         raise invalid_argument("vocab_ratio", "above 0 when tokens are weighed", delta)
     return model.noise_gain * gamma / (_strength(model, objective) * delta * words.n_tokens)
 
 
-def smoothing_overlaps(model: PooledSequences, smoothing: ArrayLike) -> Floats:
+def smoothing_overlaps(model: Pooled, smoothing: ArrayLike) -> Floats:
     """Return ζ with the token weights 1/(p + a), for several a and all that the model has.
 
     Parameters
     ----------
-    model : PooledSequences
+    model : PooledSequences or SequenceMixture
         With a vocabulary, whose importance plays no part; its numbers may be arrays.
     smoothing : array of shape (n,)
         a, above 0.
@@ -158,9 +156,7 @@ def smoothing_overlaps(model: PooledSequences, smoothing: ArrayLike) -> Floats:
     array([[0.07, 0.27, 0.51],
            [0.59, 0.83, 0.9 ]])
     """
-    words = model.vocabulary
-    if words is None:
-        raise invalid_argument("model", "one with a vocabulary", type(model).__name__)
+    words = _vocabulary(model)
     values = np.atleast_1d(np.asarray(real("smoothing", smoothing, above=0)))
     delta, gamma, norm = np.broadcast_arrays(
         model.vocab_ratio, model.sample_ratio, model.signal_norm
@@ -170,10 +166,21 @@ def smoothing_overlaps(model: PooledSequences, smoothing: ArrayLike) -> Floats:
     return np.stack([each.spike(norm, delta, gamma).squared_overlap for each in spikes])
 
 
-def _strength(model: PooledSequences, objective: str) -> float:
+def _vocabulary(model: Pooled) -> Vocabulary:
+    if not isinstance(model, PooledSequences | SequenceMixture) or model.vocabulary is None:
+        wanted = "a PooledSequences or SequenceMixture with a vocabulary"
+        raise invalid_argument("model", wanted, type(model).__name__)
+    return model.vocabulary
+
+
+def _strength(model: Pooled, objective: str) -> float:
     """Return α, or P² with P = E[y w·s] for the label y at the first position."""
     choice("objective", objective, ("component", "centroid"))
-    label = float(model.correlation[0] @ model.weights)
+    if isinstance(model, PooledSequences):
+        label = float(model.correlation[0] @ model.weights)
+    else:
+        kinds = zip(model.kind_shares, model.correlations, model.weights, strict=True)
+        label = sum(float(q * (R[0] @ w)) for q, R, w in kinds)
     strength = model.signal_gain if objective == "component" else label**2
     if strength == 0:
         raise invalid_argument("weights", "such that they keep some signal", strength)
@@ -185,7 +192,7 @@ def _overlap(spikes: VocabularySpikes, norm: float, delta: float, gamma: float) 
     return float(spikes.spike(*arguments).squared_overlap)
 
 
-def _centroid_overlap(model: PooledSequences, words: Vocabulary, squared_label: float) -> float:
+def _centroid_overlap(model: Pooled, words: Vocabulary, squared_label: float) -> float:
     """Return ⟨u, μ⟩²/(‖u‖²‖μ‖²) of u = mean y x, to which means and noise add independently."""
     p, g = words.frequencies, words.weights
     d = float(np.asarray(model.vocab_ratio)) * words.n_tokens
