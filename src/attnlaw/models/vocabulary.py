@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -208,12 +209,12 @@ class Vocabulary(Record):
         assert self.classes is not None  # balanced ones were filled in
         return self.classes
 
-    @property
+    @cached_property
     def effective_size(self) -> float:
         """Effective vocabulary V_eff = (Σ p g)²/Σ p²g²: see `effective_vocabulary`."""
         return effective_vocabulary(self.frequencies, self.weights)
 
-    @property
+    @cached_property
     def is_uniform(self) -> bool:
         """Whether all tokens are equally frequent and count once: only their number matters."""
         p, g = self.frequencies, self.weights
