@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw._checks import count, invalid_argument
+from attnlaw._checks import LARGEST_COUNT, count, invalid_argument
 from attnlaw._extras import require
 from attnlaw.data.masks import converted
 from attnlaw.data.readers.array_files import npy_entries
@@ -246,7 +246,7 @@ def count_tokens(sources: Any) -> NDArray[np.int64]:
     >>> count_tokens(np.array([[3, 1, -1], [1, 1, 0]]))
     array([1, 3, 0, 1])
     """
-    corpus = open_corpus(sources, max_length=2**62)
+    corpus = open_corpus(sources, max_length=LARGEST_COUNT)
     counts = np.zeros(0, dtype=np.int64)
     for index in range(len(corpus.chunks)):
         for block in corpus.blocks(index):

@@ -99,7 +99,7 @@ class _TokenSpread(NamedTuple):
 def _token_spread(model: PooledModel[Any]) -> _TokenSpread:
     """Return how much tokens differ in the pooled noise: r = V p g²."""
     words = model.vocabulary if isinstance(model, TokenModel) else None
-    if words is None:
+    if words is None or words.is_uniform:
         return _TokenSpread((1.0, 1.0, 1.0), 1.0)
     square = words.weights**2 / float(words.frequencies @ words.weights**2)
     r = words.n_tokens * words.frequencies * square
@@ -109,8 +109,8 @@ def _token_spread(model: PooledModel[Any]) -> _TokenSpread:
 
 def _sequence_spread(model: PooledModel[Any]) -> tuple[float, float, float]:
     """Return the moments n = 2, 3, 4 of the noise of sequences, which is one on average."""
-    if isinstance(model, TokenModel) and model.vocabulary is not None:
-        words = model.vocabulary
+    words = model.vocabulary if isinstance(model, TokenModel) else None
+    if isinstance(model, TokenModel) and words is not None and not words.is_uniform:
         scales = mixed_scales(model.kinds, words.frequencies, words.weights)
         ratios, shares = scales.atoms, scales.masses
     elif isinstance(model, SequenceMixture):
@@ -122,7 +122,7 @@ def _sequence_spread(model: PooledModel[Any]) -> tuple[float, float, float]:
 
 
 def _and_tokens(model: PooledModel[Any]) -> str:
-    alike = not isinstance(model, TokenModel) or model.vocabulary is None
+    alike = not isinstance(model, TokenModel) or not model.tokens_differ
     return "" if alike else " and favour some tokens"
 
 
