@@ -118,7 +118,7 @@ def scalar(argument: str, value: ArrayLike, **bounds: float) -> float:
     """Return `value` as a float, checked to be a single number within the bounds of `real`."""
     number = real(argument, value, **bounds)
     if not isinstance(number, float):
-        raise invalid_argument(argument, "a single number", value)
+        raise invalid_argument(argument, "a single number", number)
     return number
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._checks import Floats, choice, invalid_argument, real_array
+from attnlaw._checks import Floats, choice, invalid_argument, real_array, refuse_extremes
 from attnlaw.data.masks import remaining_weights
 from attnlaw.data.sequences import Sequences, as_sequences
 from attnlaw.weights import BY_LENGTH, by_name
@@ -105,9 +105,12 @@ def pool(
     if isinstance(weights, str) and not both:
         choice("weights", weights, POOLINGS)
     if not isinstance(weights, str) and np.ndim(weights) == 2:
-        w = np.asarray(weights)
+        w = real_array("weights", weights)
+        if w.shape != data.shape[:2]:
+            raise invalid_argument("weights", f"of shape {data.shape[:2]}", w)
     else:
         w = position_weights("mean" if both else weights, data.shape[1], data.mask)
+    refuse_extremes("weights", np.abs(w).max())
     averages = data.pool(w if importance is None else weigh_tokens(w, importance))
     if not both:
         return averages

@@ -267,6 +267,9 @@ class Law(ABC):
 LARGEST = 1e100
 """Largest number in a law: squares of its values are finite."""
 
+SMALLEST = 1e-300
+"""Smallest scale of a law: the inverse is finite."""
+
 
 def _number(name: str, value: Any) -> float | None:
     """Return a real scalar as a checked float, or None for anything else."""
@@ -278,6 +281,8 @@ def _number(name: str, value: Any) -> float | None:
         return None
     if not abs(number) <= LARGEST:
         raise invalid_argument(name, f"at most {LARGEST:g} in size", number)
+    if name == "scale" and 0 < abs(number) < SMALLEST:
+        raise invalid_argument(name, f"at least {SMALLEST:g} in size", number)
     return number
 
 
