@@ -279,7 +279,9 @@ def _number(name: str, value: Any) -> float | None:
         number = float(value)
     except (TypeError, ValueError):
         return None
-    if not abs(number) <= LARGEST:
+    if not np.isfinite(number):
+        raise invalid_argument(name, "finite", number)
+    if abs(number) > LARGEST:
         raise invalid_argument(name, f"at most {LARGEST:g} in size", number)
     if name == "scale" and 0 < abs(number) < SMALLEST:
         raise invalid_argument(name, f"at least {SMALLEST:g} in size", number)
