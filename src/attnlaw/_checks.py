@@ -128,6 +128,9 @@ def scalar_or_array(values: ArrayLike) -> Real:
     return float(array) if array.ndim == 0 else array
 
 
+LARGEST = 1e100
+"""Largest parameter of a model or a law: squares, and products of those, stay finite."""
+
 LARGEST_COUNT = 2**53
 """Whole numbers up to here are floating-point numbers, too."""
 

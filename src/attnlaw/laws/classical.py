@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._checks import Floats, invalid_argument, real, real_array, scalar
+from attnlaw._checks import LARGEST, Floats, invalid_argument, real, real_array, scalar
 from attnlaw.laws._engine.expression import (
     Addition,
     Expression,
@@ -24,7 +24,6 @@ from attnlaw.laws._engine.expression import (
 )
 from attnlaw.laws._engine.free import ClosedFormLaw, FreeLaw
 from attnlaw.laws._engine.uniformisation import bent_argument, cauchy_sums
-from attnlaw.laws.law import LARGEST
 from attnlaw.laws.outliers import white_edge_parameter
 
 __all__ = ["Discrete", "MarchenkoPastur", "Semicircle", "WishartProduct"]

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._checks import (
+    LARGEST,
     Complexes,
     Floats,
     Random,
@@ -263,9 +264,6 @@ class Law(ABC):
 
     __array_ufunc__ = None  # numpy scalars leave `scalar * law` to us
 
-
-LARGEST = 1e100
-"""Largest number in a law: squares of its values are finite."""
 
 SMALLEST = 1e-300
 """Smallest scale of a law: the inverse is finite."""

@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._checks import choice, count, frozen, invalid_argument, real_array, scalar
+from attnlaw._checks import LARGEST, choice, count, frozen, invalid_argument, real_array, scalar
 from attnlaw.models.base import Model
 from attnlaw.results import AttentionSpectrum
 
@@ -121,7 +121,7 @@ class SelfAttention(Model[AttentionSpectrum]):
         if self.output_dimension is not None and self.value_dimension is None:
             raise invalid_argument("value_dimension", "given when output_dimension is", None)
         for name in ("inverse_temperature", "alibi_slope", "sink"):
-            set_field(name, scalar(name, getattr(self, name), at_least=0, at_most=1e100))
+            set_field(name, scalar(name, getattr(self, name), at_least=0, at_most=LARGEST))
         choice("combination", self.combination, ("concatenate", "mean"))
         for name in ("causal", "qk_norm"):
             if not isinstance(getattr(self, name), bool | np.bool_):

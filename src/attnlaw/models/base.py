@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlaw._checks import (
+    LARGEST,
     Floats,
     Real,
     choice,
@@ -23,7 +24,6 @@ from attnlaw.results import Record
 from attnlaw.weights import by_name
 
 __all__ = [
-    "LARGEST",
     "Gains",
     "Model",
     "NamedWeights",
@@ -39,8 +39,6 @@ ROUNDED_SHARE = 0.1  # by which whole numbers of tokens may differ from a ratio 
 SMALLEST_WEIGHT = (
     1e-60  # of the largest in size: fourth powers of it, and of its inverse, are finite
 )
-LARGEST = 1e100  # ratio or signal norm: squares of it, and products of those, stay finite
-
 Sampling = Literal["token", "gaussian"]
 Answer = TypeVar("Answer", covariant=True)
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw._checks import Floats, Real, frozen, invalid_argument, real_array
+from attnlaw._checks import LARGEST, Floats, Real, frozen, invalid_argument, real, real_array
 from attnlaw.models.base import (
     Gains,
     NamedWeights,
@@ -95,6 +95,7 @@ class PooledClasses(Gains, TokenModel[ClassSpikes]):
             raise invalid_argument(
                 "class_means", "a matrix with a row for each of two or more classes", M
             )
+        real("class_means", np.abs(M), at_most=LARGEST)
         set_field(self, "class_means", frozen(M))
         shares = check_shares("class_shares", self.class_shares, len(M), "class")
         set_field(self, "class_shares", shares)

@@ -18,10 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from attnlaw._checks import choice, count, invalid_argument, real, scalar
+from attnlaw._checks import LARGEST, choice, count, invalid_argument, real, scalar
 from attnlaw.correlations import by_name
 from attnlaw.models import PooledSequences
-from attnlaw.models.base import LARGEST
 from attnlaw.results import Accuracy, Spike
 from attnlaw.simulation.trials import METHODS
 from attnlaw.sweeps.parameters import (
