@@ -25,6 +25,7 @@ V, D, N, TRIALS = 480, 120, 480, 60
 ZIPF = al.Vocabulary.zipf(V)
 COUNTS = np.random.default_rng(7).geometric(0.02, size=V)  # frequencies as counted in a text
 MEASURED = al.Vocabulary(frequencies=COUNTS)
+SCORES = np.random.default_rng(8).standard_normal(V)  # h of every token
 
 
 def model(vocabulary, signal_norm=1.5, weights="mean", n_samples=N, **options):
@@ -48,6 +49,11 @@ MODELS = {
     "Zipf, inverse document frequency": model(ZIPF.with_importance("idf")),
     "Zipf, inverse frequency": model(ZIPF.with_importance("inverse")),
     "measured frequencies": model(MEASURED, 1.5),
+    "Zipf, scores of a query": model(ZIPF.with_importance(np.exp(0.5 * SCORES)), 2.5),
+    "measured frequencies, idf": model(MEASURED.with_importance("idf")),
+    "measured frequencies, sigmoid scores": model(
+        MEASURED.with_importance(1 / (1 + np.exp(-SCORES))), 2.0
+    ),
     "measured frequencies, sif": model(MEASURED.with_importance("sif", a=1e-3)),
     "causal weights": model(ZIPF, 2.0, weights="causal"),
     "idealised": model(ZIPF.with_importance("sif", a=1e-3), sampling="gaussian"),
@@ -88,6 +94,8 @@ def test_without_centring_the_mean_has_its_own_outlier(importance, z_score):
     for field in ("squared_overlap", "top_eigenvalue", "mean_eigenvalue"):
         assert abs(z_score(getattr(seen, field), getattr(predicted, field))) < 5, field
     assert predicted.mean_eigenvalue > predicted.bulk_edge
+    alike = al.predict(replace(right, vocabulary=None))
+    assert abs(z_score(seen.squared_overlap, alike.squared_overlap)) > 5
 
 
 def test_bulk_ends_where_predicted():
