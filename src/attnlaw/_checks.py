@@ -22,7 +22,7 @@ Random = np.random.Generator | int | None
 """What the keyword `rng` takes: a generator, a seed, or None for a fresh one."""
 
 
-DATA_RANGE = {np.dtype(np.float64): (1e-60, 1e60), np.dtype(np.float32): (1e-15, 1e15)}
+DATA_RANGE = {np.dtype(np.float64): (1e-30, 1e30), np.dtype(np.float32): (1e-15, 1e15)}
 """Largest absolute value that data may have: variances, in double also their products, are finite.
 """
 

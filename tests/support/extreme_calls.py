@@ -54,7 +54,7 @@ ODD = [
     np.array(0.5), np.array([]), np.array(["a"]), np.ma.masked_array([0.5, 9.0], [False, True]),
     np.ma.masked_array(0.5, True), 10**400, np.float32(0.5), np.array([[np.nan]]),
 ]  # fmt: skip
-MAY_BE_NAN = {"signal_overlaps"}  # not known without the snr, as documented
+MAY_BE_NAN = {"signal_overlaps", "misfit"}  # without the snr, without a law: documented
 TAME = [0.3, 0.5, 1.0, 2.0, 20.0]
 
 
