@@ -22,7 +22,12 @@ from attnlaw.laws.causal_profile import CausalProfile, token_bins
 from attnlaw.models import SelfAttention
 from attnlaw.theory.attention.energies import Entries, Sums, doubled_sums
 from attnlaw.theory.attention.kernel import Kernel, Mode
-from attnlaw.theory.attention.rows import decayed_energies, finite_rows, row_energies
+from attnlaw.theory.attention.rows import (
+    causal_row_energies,
+    decayed_energies,
+    finite_rows,
+    row_energies,
+)
 
 __all__ = ["CausalHead", "causal_energies", "causal_head"]
 
@@ -56,26 +61,29 @@ def causal_head(model: SelfAttention) -> CausalHead:
     """Return the profile of a causal head, or of several side by side or their mean.
 
     A mean pattern enters by the effective number of entries of each row, and by M in the
-    equations. Over a sink, a row is what the other tokens are without it, times the share that
-    the sink leaves: its energy is less by the square of that.
+    equations. Without one, entries of a row sum to 1, so that row i is orthogonal to its own mean:
+    in the basis of Helmert's contrasts Y is a causal matrix whose row i has i − 1 entries, and its
+    first row and column are empty. Over a sink, a row is what the other tokens are without it,
+    times the share that the sink leaves: its energy is less by the square of that.
     """
-    n_empty = 1 if model.sink else 0
-    if n_empty:
-        model = replace(model, n_tokens=model.n_tokens - 1)
-    kernel = _kernel(model)
+    shift = 0 if model.has_pattern else 1  # entries of a row that the others determine
+    n_empty = 1 if model.sink else shift
+    kernel = _kernel(replace(model, n_tokens=model.n_tokens - 1) if model.sink else model)
     w, h = kernel.weights, kernel.h
-    tokens = _tokens(model)
-    bins, lengths = tokens.bins, tokens.lengths
+    tokens = _tokens(model, model.n_tokens - n_empty)
+    bins, lengths = tokens.bins, tokens.lengths + shift
     modes, rest = kernel.modes(_RESOLVED)
     modes = [mode for i, mode in enumerate(modes) if mode.degree not in _degrees(modes[:i])]
-    blocks, noise, term = finite_rows(kernel, modes, lengths)
+    means = None if model.alibi_slope else _means_of_bins(kernel, model.window, bins, shift)
+    blocks, noise, term = finite_rows(kernel, modes, lengths, means)
     if tokens.places is not None:  # entries are not alike: the exact energy of such a row
         exact = decayed_energies(kernel, model.alibi_slope, tokens.places)
         ratio = exact / np.maximum(row_energies(kernel, lengths), 1e-300)
         blocks, noise, term = blocks * ratio, noise * ratio, term * ratio
     felt = np.array([mode.degree > 1 and mode.ratio < _STRUCTURE for mode in modes] + [True])
     entries = Entries(kernel, [m for m, f in zip(modes, felt, strict=False) if not f], _SCORES)
-    rows, columns = _balanced(*_fluctuations(kernel, entries, tokens), tokens.counts, w)
+    live = tokens.counts * (lengths > 1)  # a row with a single entry has no energy at all
+    rows, columns = _balanced(*_fluctuations(kernel, entries, tokens), live, w)
     alpha = kernel.of_rows(np.concatenate([blocks, noise[None]]))
     gamma = np.array([mode.strength * mode.right**2 for mode in modes] + [_relative(w @ rest, w)])
     gamma = np.broadcast_to(kernel.of_columns(gamma)[:, None], (len(gamma), bins.size, w.size))
@@ -115,13 +123,12 @@ def causal_head(model: SelfAttention) -> CausalHead:
     return CausalHead(profile, energy)
 
 
-def _tokens(model: SelfAttention) -> _Tokens:
+def _tokens(model: SelfAttention, n: int) -> _Tokens:
     """Bins of tokens: by their place alone, or fine enough for what a pattern resolves.
 
     A pattern that is short beside the sequence has the same rows again and again: of a long
     sequence the first part and the last are kept, and the bins between stand for the rest.
     """
-    n = model.n_tokens
     if not model.alibi_slope and (model.window is None or model.window >= n):
         bins = token_bins(n)
         lengths = np.cumsum(bins) - bins + (bins + 1) / 2
@@ -158,6 +165,16 @@ def _tokens(model: SelfAttention) -> _Tokens:
     return _Tokens(bins, counts, lengths, np.maximum(seen, 1.0), places)
 
 
+def _means_of_bins(kernel: Kernel, window: int | None, bins: Floats, shift: int) -> Floats:
+    """Exact energy of a row, the mean of those in each bin: of min(i + shift, window) entries."""
+    n_rows = int(bins.sum())
+    longest = min(n_rows, window or n_rows)
+    rows = causal_row_energies(kernel, longest + shift)[shift:]
+    last = np.cumsum(bins).astype(np.intp)
+    total = np.append(0.0, np.cumsum(np.r_[rows, np.full(n_rows - longest, rows[-1])]))
+    return np.asarray((total[last] - total[last - bins.astype(np.intp)]) / bins)
+
+
 def _left_by_sink(kernel: Kernel, sink: float) -> tuple[Floats, Floats]:
     """Squared share that a sink leaves of a row, for each query norm (norms × nodes).
 
@@ -189,10 +206,7 @@ def causal_energies(model: SelfAttention) -> tuple[Floats, float]:
     >>> causal_energies(head)[0].round(4)      # 1 entry, 2, 3
     array([0.    , 0.52  , 0.9375])
     """
-    kernel = _kernel(model)
-    lengths = np.unique(np.r_[1 : min(kernel.n, 200) + 1, np.geomspace(1, kernel.n, 200).round()])
-    energies = row_energies(kernel, lengths) @ kernel.weights
-    rows = np.interp(np.arange(1.0, kernel.n + 1), lengths, energies)
+    rows = causal_row_energies(_kernel(model), model.n_tokens)
     return rows, causal_head(model).term_energy
 
 
@@ -252,7 +266,7 @@ def _between(table: Floats, counts: Floats) -> Floats:
 
 
 def _balanced(
-    rows: Floats, columns: Floats, bins: Floats, weights: Floats
+    rows: Floats, columns: Floats, live: Floats, weights: Floats
 ) -> tuple[Floats, Floats]:
     """Raise the columns' factors to a power, so that both sides agree on the mass near zero.
 
@@ -261,8 +275,8 @@ def _balanced(
     """
     from scipy.optimize import brentq
 
-    live = bins.copy()
-    live[0] = 0.0  # the first row has no energy at all
+    if live.sum() == 0:
+        return rows, columns
 
     def inverse(factors: Floats) -> float:
         return float(live @ ((1 / factors) @ _STRATA) @ weights / live.sum())
@@ -272,6 +286,6 @@ def _balanced(
         return np.asarray(factors / (factors @ _STRATA)[..., None])
 
     target = inverse(rows)
-    if live.sum() == 0 or inverse(raised(3.0)) < target:
+    if inverse(raised(3.0)) < target:
         return rows, columns
     return rows, raised(float(brentq(lambda power: inverse(raised(power)) - target, 0.0, 3.0)))

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import eigh_tridiagonal
-from scipy.special import gammaincinv, gammaln, ndtri
+from scipy.special import betainc, gammaincinv, gammaln, ndtr, ndtri
 
 from attnlaw._checks import Floats, invalid_argument
 from attnlaw.models import SelfAttention
@@ -76,12 +76,14 @@ class Kernel:
         self.equal_norms = model.qk_norm
         if self.equal_norms:
             self.norms, self.weights = np.ones(1), np.ones(1)
+            self.norm_dimension = np.inf
             return
         spread = 1 / self.d
         if model.input_spectrum is not None:  # ‖q_i‖² is T_ii χ²: its variance is the sum of two
             spread += (float(np.mean(model.input_spectrum**2)) - 1) / self.n
+        self.norm_dimension = 1 / spread
         usual = 7 if self.d >= 16 else 12
-        norms, self.weights = norm_rule(1 / spread, n_nodes or usual, self.n * self.h)
+        norms, self.weights = norm_rule(self.norm_dimension, n_nodes or usual, self.n * self.h)
         self.norms = norms / np.sqrt(self.weights @ norms**2)  # E r² = 1 though tails are cut
 
     def normaliser(self, r: Floats) -> Floats:
@@ -99,11 +101,27 @@ class Kernel:
         if not self.equal_norms:
             x = np.linspace(-reach, reach, n_points)
             density = np.exp(-0.5 * x**2)
-        else:  # x²/d_k is Beta(1/2, (d_k−1)/2)
-            end = min(reach, (1 - 1e-9) * self.d**0.5)
-            x = np.linspace(-end, end, n_points)
-            density = np.exp(0.5 * (self.d - 3) * np.log1p(-(x**2) / self.d))
+        else:  # x = √d_k sin φ with a density cos^{d_k−2} φ: smooth at both ends
+            end = np.arcsin(min(reach / self.d**0.5, 1.0))
+            angle = end * ((np.arange(n_points) + 0.5) / n_points * 2 - 1)
+            x = self.d**0.5 * np.sin(angle)
+            density = np.exp((self.d - 2) * np.log(np.cos(angle)))
         return x, density / density.sum()
+
+    def score_density(self, x: Floats) -> Floats:
+        """Density of a score x of a query of unit norm."""
+        if not self.equal_norms:
+            return np.asarray(np.exp(-0.5 * x**2) / np.sqrt(2 * np.pi))
+        inside = np.maximum(1 - x**2 / self.d, 0.0)
+        factor = np.exp(gammaln(self.d / 2) - gammaln((self.d - 1) / 2))
+        return np.asarray(factor / np.sqrt(np.pi * self.d) * inside ** (0.5 * (self.d - 3)))
+
+    def score_cdf(self, x: Floats) -> Floats:
+        """Probability of a score below x; x²/d_k is Beta(1/2, (d_k−1)/2) if norms are equal."""
+        if not self.equal_norms:
+            return np.asarray(ndtr(x))
+        share = betainc(0.5, 0.5 * (self.d - 1), np.minimum(x**2 / self.d, 1.0))
+        return np.asarray(0.5 * (1 + np.sign(x) * share))
 
     def companions(self, x: Floats, n_nodes: int) -> tuple[Floats, Floats]:
         """Norm of the other token given the score (scores × nodes), and the nodes' weights."""

@@ -17,16 +17,33 @@ For i → ∞ the energy and c² tend to E g²/(E g)² and (E[g p(x)]/E g)², if
 import numpy as np
 
 from attnlaw._checks import Floats
-from attnlaw.theory.attention.kernel import Kernel, Mode, harmonic_dimension, zonal_polynomials
+from attnlaw.theory.attention.kernel import (
+    Kernel,
+    Mode,
+    harmonic_dimension,
+    norm_rule,
+    zonal_polynomials,
+)
 
-__all__ = ["decayed_energies", "finite_rows", "row_energies", "row_means"]
+__all__ = [
+    "causal_row_energies",
+    "decayed_energies",
+    "finite_rows",
+    "mean_energies",
+    "row_energies",
+    "row_means",
+]
 
 _SCORES = 301
 
-_FROZEN = 18.0  # spread of scores from which rows are expanded about a single 1
+_WIDE = 6.0  # spread of scores from which integrals are taken over u = tg
+_FROZEN = 18.0  # spread of scores above which coefficients of blocks do not change
+_NORMS = 12  # nodes for the norm of a query
+_SHORT = 24  # rows with a number of entries of their own
+_GROWTH = 0.08  # of the number of entries, between rows that splines connect
 _LIGHT = 0.006  # relative variance of the normaliser below which no entry weighs on it
 _LAGS = 150  # entries, or groups of entries, of a decaying row
-_STEP = 0.22  # of log t: the trapezoidal rule has about ten digits
+_STEP = 0.3  # of log t: the trapezoidal rule has about 14 digits
 
 
 def row_means(
@@ -89,22 +106,82 @@ def row_means(
     return np.maximum(energies, 0.0), np.asarray(squares.T)
 
 
-def row_energies(kernel: Kernel, lengths: Floats) -> Floats:
+def row_energies(kernel: Kernel, lengths: Floats, norms: Floats | None = None) -> Floats:
     """Exact i E ΣA² − 1 of rows with i entries, for each query norm (lengths × norms)."""
     x, weights = kernel.scores(_SCORES, cut=False)
     none = np.zeros((0, x.size))
-    spreads = kernel.row_beta * kernel.norms
-    return np.stack([_spread_row(b, x, weights, none, lengths)[0] for b in spreads], axis=1)
+    spreads = kernel.row_beta * (kernel.norms if norms is None else norms)
+    return np.stack(
+        [_spread_row(kernel, b, x, weights, none, lengths)[0] for b in spreads], axis=1
+    )
+
+
+def mean_energies(kernel: Kernel, lengths: Floats) -> Floats:
+    """Exact i E ΣA² − 1 of rows with i entries, over all query norms.
+
+    Norms are not cut where n of them end, so that this is the mean over draws.
+
+    Examples
+    --------
+    Many entries and dimensions have e^{β²} − 1, here e − 1:
+
+    >>> import attnlaw as al
+    >>> kernel = Kernel(
+    ...     al.SelfAttention(n_tokens=50, head_dimension=10**8, inverse_temperature=1.0))
+    >>> mean_energies(kernel, np.array([1.0, 1e8])).round(5)
+    array([0.     , 1.71828])
+    """
+    if kernel.equal_norms:
+        return np.asarray(row_energies(kernel, lengths)[:, 0])
+    norms, weights = norm_rule(kernel.norm_dimension, _NORMS if kernel.d >= 24 else 3 * _NORMS)
+    return np.asarray(row_energies(kernel, lengths, norms) @ weights)
+
+
+def causal_row_energies(kernel: Kernel, longest: int) -> Floats:
+    """`mean_energies` of rows with 1, 2, …, `longest` entries, by splines in log i."""
+    from scipy.interpolate import CubicSpline
+
+    i = np.arange(1.0, longest + 1)
+    if longest <= _SHORT:
+        return mean_energies(kernel, i)
+    n_long = int(np.ceil(np.log(longest / _SHORT) / _GROWTH)) + 3
+    lengths = np.r_[i[:_SHORT], np.geomspace(_SHORT, longest, n_long)[1:]]
+    return np.asarray(CubicSpline(np.log(lengths), mean_energies(kernel, lengths))(np.log(i)))
 
 
 def _spread_row(
-    spread: float, x: Floats, weights: Floats, functions: Floats, lengths: Floats
+    kernel: Kernel, spread: float, x: Floats, weights: Floats, functions: Floats, lengths: Floats
 ) -> tuple[Floats, Floats]:
-    """Return `row_means` for any spread b of the scores, with i − 1 − O(1/b) beyond 18."""
-    b = min(spread, _FROZEN)
-    energies, squares = row_means(b * x, weights, functions, lengths)
-    whole = np.asarray(lengths) - 1
-    return whole - (whole - energies) * (b / spread), squares
+    """Return `row_means` for any spread b of the scores; coefficients are those of b ≤ 18."""
+    if spread <= _WIDE:
+        return row_means(spread * x, weights, functions, lengths)
+    energies = _wide_row_energies(kernel, spread, lengths)
+    if not len(functions):
+        return energies, np.zeros((0, np.size(lengths)))
+    return energies, row_means(min(spread, _FROZEN) * x, weights, functions, lengths)[1]
+
+
+def _wide_row_energies(kernel: Kernel, spread: float, lengths: Floats) -> Floats:
+    """Exact i E ΣA² − 1 for scores of spread b ≥ 6.
+
+    With t = e^{−by} and u = tg = e^{b(x−y)} the integrals of this module are over smooth functions
+    for every b, up to the single 1 of b → ∞:
+
+        i E ΣA² = i² ∫∫ p(y + (log u)/b) u e^{−u} du φ(y)^{i−1} dy ,
+        φ(y)    = ∫ F(y + (log u)/b) e^{−u} du ,
+
+    with p and F the density and the distribution function of a score.
+    """
+    v = np.arange(-36.0, 4.2, 0.2)
+    y = np.arange(-9.5, 9.5 + 20 / spread, 0.03)
+    x = y[:, None] + v / spread
+    kernel_one = 0.2 * np.exp(v - np.exp(v))
+    phi = kernel.score_cdf(x) @ kernel_one
+    two = kernel.score_density(x) @ (kernel_one * np.exp(v))
+    i = np.asarray(lengths, dtype=float)[:, None]
+    with np.errstate(under="ignore"):
+        powers = np.exp((i - 1) * np.log(np.clip(phi, 1e-300, 1.0)))
+    return np.maximum(0.03 * i[:, 0] ** 2 * (powers @ two) - 1, 0.0)
 
 
 def decayed_energies(kernel: Kernel, slope: float, lengths: Floats) -> Floats:
@@ -141,7 +218,7 @@ def decayed_energies(kernel: Kernel, slope: float, lengths: Floats) -> Floats:
     v = np.exp(-slope * (lags + 0.5 * (step - 1)))
     last = np.clip(np.round(lengths / step).astype(int), 1, lags.size) - 1
     total, squares = step * np.cumsum(v)[last], step * np.cumsum(v * v)[last]
-    fine = 0.4 * _STEP  # tables are interpolated linearly
+    fine = 0.09  # tables are interpolated linearly
     result = np.empty((last.size, kernel.norms.size))
     for j, r in enumerate(kernel.norms):
         logs = min(kernel.row_beta * r, _FROZEN) * x
@@ -167,12 +244,14 @@ def decayed_energies(kernel: Kernel, slope: float, lengths: Floats) -> Floats:
 
 
 def finite_rows(
-    kernel: Kernel, modes: list[Mode], lengths: Floats
+    kernel: Kernel, modes: list[Mode], lengths: Floats, means: Floats | None = None
 ) -> tuple[Floats, Floats, Floats]:
     """α of the blocks (K × lengths × norms), of the noise, and the energy of the key-norm term.
 
-    The energies of a row add up to the exact one; a block of degree k keeps the share
-    c_k(i)²/c_k(∞)² of what it has in a row of infinitely many entries.
+    The energies of a row add up to the exact one given its norm, times what makes their mean over
+    norms, which end where those of n tokens do, the exact one over all norms (`mean_energies`, or
+    given as `means`); a block of degree k keeps the share c_k(i)²/c_k(∞)² of what it has in a
+    row of infinitely many entries.
     """
     x, weights = kernel.scores(_SCORES, cut=False)
     polynomials = _polynomials(kernel, x, max((mode.degree for mode in modes), default=0))
@@ -180,9 +259,11 @@ def finite_rows(
     energy = np.empty((lengths.size, kernel.norms.size))
     for j, r in enumerate(kernel.norms):
         spread = kernel.row_beta * r
-        energy[:, j], squares = _spread_row(spread, x, weights, polynomials, lengths)
+        energy[:, j], squares = _spread_row(kernel, spread, x, weights, polynomials, lengths)
         limits = _limits(kernel, x, weights, polynomials, r)
         share[:, :, j] = squares / limits[:, None] ** 2
+    exact = mean_energies(kernel, lengths) if means is None else means
+    energy = energy * (exact / np.maximum(energy @ kernel.weights, 1e-300))[:, None]
     blocks = np.array(
         [mode.strength * mode.left**2 * share[mode.degree - 1] for mode in modes]
     ).reshape(len(modes), *energy.shape)
