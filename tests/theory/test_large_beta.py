@@ -3,8 +3,14 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.special import roots_genlaguerre
 
 import attnlaw as al
+from attnlaw.laws.cavity import _observed_walk
+from attnlaw.theory.attention.causal import causal_energies
+from attnlaw.theory.attention.kernel import Kernel
+from attnlaw.theory.attention.profiles import tokens_term_energy
+from attnlaw.theory.attention.rows import row_energies, row_means
 
 pytestmark = pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
 
@@ -37,6 +43,56 @@ def test_norm_is_exact(beta, causal):
     assert abs(seen.mean() - al.predict(model).squared_frobenius_norm) < 5 * error
 
 
+def exact_energies(lengths, d, beta):
+    """i E ΣA² − 1 for rows of i entries: scores and norms by other rules than the library's."""
+    nodes, weights = roots_genlaguerre(32, d / 2 - 1)
+    x = np.linspace(-9.5, 9.5, 901)
+    density = np.exp(-(x**2) / 2) / np.exp(-(x**2) / 2).sum()
+    i = np.asarray(lengths, dtype=float)[:, None]
+    result = np.zeros(i.size)
+    for r, weight in zip(np.sqrt(2 * nodes / d), weights / weights.sum(), strict=True):
+        b = beta * r
+        log_t = np.arange(-9.5 * b - np.log(i.max()) - 36, 9.5 * b + 5, 0.2)
+        tg = np.exp(np.minimum(log_t[:, None] + b * x, 50.0))
+        phi = np.exp(-tg) @ density
+        second = (tg**2 * np.exp(-tg)) @ density
+        result += weight * (0.2 * i[:, 0] ** 2 * (phi ** (i - 1) @ second) - 1)
+    return result
+
+
+@pytest.mark.parametrize(("d", "beta"), [(64, 0.1), (64, 1.5), (16, 2.0), (24, 4.0), (200, 6.5)])
+def test_second_moment_of_entries_is_the_exact_integral(d, beta):
+    lengths = np.array([*range(1, 61), 300, 1000])
+    exact = exact_energies(lengths, d, beta)
+    for energy, n in zip(exact[-3:], lengths[-3:], strict=True):
+        model = head(int(n), d, beta)
+        by_tokens = al.law(model, "tokens").moment(1) + tokens_term_energy(model)
+        assert_allclose(by_tokens, energy, rtol=1e-6)
+    assert_allclose(al.law(model, "cavity").moment(1), exact[-1], rtol=1e-6)
+    model = head(60, d, beta, causal=True)
+    rows, term = causal_energies(model)
+    assert_allclose(rows, exact[:60], rtol=1e-6, atol=1e-12)
+    assert_allclose(al.law(model, "tokens").moment(1) + term, exact[:60].mean(), rtol=1e-6)
+    assert_allclose(al.law(model, "cavity").moment(1), exact[:60].mean(), rtol=1e-6)
+    # norms that end where those of n tokens do have another energy
+    kernel = Kernel(head(300, d, beta))
+    cut = float(row_energies(kernel, np.array([300.0]))[0] @ kernel.weights)
+    assert abs(cut / exact[-2] - 1) > 3e-6
+
+
+def test_wide_rows_have_the_energies_of_others():
+    # the same integral over two variables, on either side of the spread at which they change
+    kernel = Kernel(head(300, 10**9, 6.0))
+    lengths = np.array([2.0, 30.0, 1000.0])
+    x, weights = kernel.scores(601, cut=False)
+    for spread in (6.5, 10.0):
+        one = row_means(spread * x, weights, np.zeros((0, x.size)), lengths)[0]
+        other = row_energies(kernel, lengths, np.array([spread / 6.0]))[:, 0]
+        assert_allclose(one, other, rtol=1e-8)
+    frozen = row_energies(kernel, lengths, np.array([1e7]))[:, 0]
+    assert_allclose(frozen, lengths - 1, rtol=1e-5)
+
+
 def test_frozen_heads_count_best_keys():
     n, d = 200, 100
     law = al.law(head(n, d, 1e6), order="frozen")
@@ -65,11 +121,12 @@ def test_frozen_law_is_of_a_single_head():
         al.law(head(50, 16, 1e6, n_heads=2), order="frozen")
 
 
-def test_heavy_rows_follow_their_cavity_law():
-    model = head(300, 64, 4.0)
+@pytest.mark.parametrize("causal", [False, True])
+def test_heavy_rows_follow_their_cavity_law(causal):
+    model = head(300, 64, 4.0, causal=causal)
     law = al.law(model)
     assert isinstance(law, al.laws.CavityLaw)
-    x = law.quantile(np.linspace(0.15, 0.95, 9))
+    x = law.quantile(np.linspace(0.2, 0.95, 9))
     values = al.simulation.simulate_spectrum(model, n_trials=8, rng=5)
     shares = (values[:, :, None] <= x).mean(axis=1)
     error = shares.std(axis=0, ddof=1) / len(shares) ** 0.5
@@ -77,6 +134,44 @@ def test_heavy_rows_follow_their_cavity_law():
     assert z.max() < 5
     without = al.law(model, order="tokens")  # resolvents that do not fluctuate
     assert (np.abs(shares.mean(axis=0) - without.cdf(x)) / error).max() > 10
+
+
+def test_offsets_of_causal_rows_are_a_walk_seen_at_each_row():
+    # R and C against the inverse of the whole matrix
+    rng = np.random.default_rng(2)
+    S, T = (rng.uniform(0.5, 2, (6, 1)) + 0.3j for _ in range(2))
+    m = rng.uniform(0.2, 1, 6)
+    walk, C = _observed_walk(S, T, (m**2)[:, None] + 0j, 1.0)
+    M = np.tril(np.tile(m[:, None], (1, 6)))
+    whole = np.block([[-np.diag(S[:, 0]), M], [M.T, -np.diag(T[:, 0])]])
+    expected = np.diag(np.linalg.inv(whole))
+    assert_allclose((-1 / (S + (m**2)[:, None] * walk))[:, 0], expected[:6], rtol=1e-12)
+    assert_allclose(C[:, 0], expected[6:], rtol=1e-12)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_laws_change_over_by_mixing(causal):
+    model = head(250, 24, 2.0, causal=causal)
+    law = al.law(model)
+    assert isinstance(law, al.laws.MixtureLaw)
+    tokens, cavity = law.laws
+    values = al.simulation.simulate_spectrum(model, n_trials=6, rng=8)
+    x = tokens.quantile(np.linspace(0.3, 0.95, 7))
+    seen = (values[:, :, None] <= x).mean(axis=(0, 1))
+    error = [np.abs(part.cdf(x) - seen).max() for part in (law, tokens, cavity)]
+    assert error[0] < 0.7 * min(error[1:])
+    q = np.array([1e-3, 0.2, 0.7, 0.99])
+    assert_allclose(law.cdf(law.quantile(q)), np.maximum(q, law.cdf(0.0)), atol=1e-9)
+    share = law.weights[1]
+    z = 3 + 2j
+    mean = (1 - share) * tokens.stieltjes(z) + share * cavity.stieltjes(z)
+    assert_allclose(law.stieltjes(z), mean, rtol=1e-12)
+
+
+@pytest.mark.parametrize("weights", [[0.5], [0.5, 0.6], [1.5, -0.5]])
+def test_weights_of_a_mixture_are_probabilities(weights):
+    with pytest.raises(ValueError, match="weights must be one for each law"):
+        al.laws.MixtureLaw([al.MarchenkoPastur(1.0), al.MarchenkoPastur(0.5)], weights)
 
 
 def test_cavity_law_answers_like_every_law():

@@ -24,7 +24,7 @@ from attnlaw.laws.cavity import CavityLaw, HeavyRows
 from attnlaw.laws.classical import Discrete, MarchenkoPastur, Semicircle
 from attnlaw.laws.free_power import FreePower
 from attnlaw.laws.free_profile import FreeProfile
-from attnlaw.laws.law import Atom, Law
+from attnlaw.laws.law import Atom, Law, MixtureLaw
 from attnlaw.laws.profile import VarianceProfile
 from attnlaw.laws.profile_law import ProfileLaw, profile_resolvents
 from attnlaw.laws.separable import SeparableLaw
@@ -45,6 +45,7 @@ __all__ = [
     "HeavyRows",
     "Law",
     "MarchenkoPastur",
+    "MixtureLaw",
     "ProfileLaw",
     "Semicircle",
     "SeparableLaw",

@@ -10,6 +10,11 @@ and the law has w m(w²) = E R (Abou-Chacra, Anderson & Thouless 1973; Rogers et
 distributions are represented by a population of rows and columns, and renewed by sweeps; each
 sweep has other rows, whose entries fall on other columns. Derived in docs/theory/large-beta.md,
 "Fluctuating resolvents".
+
+In a causal matrix row i has the columns j ≤ i, means are over those, and a row is constant up to
+its heavy entries and noise: −m_i over all of them, which is no matrix of finite rank. With S and T
+the denominators of R and C above, the inverse of S − (m_i T_j⁻¹ m_i') is that of the covariance of
+a random walk, observed at each i (docs/theory/large-beta.md, "Causal heads").
 """
 
 from collections.abc import Sequence
@@ -33,6 +38,7 @@ _SPACING = 1.2  # of points in log s, in units of the angle
 _DETAIL = 3.0  # log s below the top, from where the angle grows
 _DEPTH = 20.0  # log s below the top, where the table ends
 _FORGOTTEN = 15  # first sweeps, that depend on the start
+_MEAN_FIELD = 40  # iterations without fluctuations, for a start
 _NOTHING = 3e-3  # mass below the table that discretisation explains
 
 
@@ -42,6 +48,7 @@ class HeavyRows(NamedTuple):
     squares: Floats  # y² (rows × entries)
     rest: Floats  # energy of all other entries of a row
     columns: NDArray[np.intp]  # where the entries fall (rows × entries)
+    offsets: Floats | None = None  # m of the rows of a causal matrix, in their order
 
 
 class CavityLaw(NumericalLaw):
@@ -55,6 +62,11 @@ class CavityLaw(NumericalLaw):
         First moment of the law, which is known better than from a population.
     scale : float
         Of the law.
+    tokens : float
+        Number of rows of a causal matrix that one of the population stands for.
+    cancelled : float
+        Share of the heavy entries' mean, coherent over many rows, that the offsets of a causal
+        matrix cancel: 1 if a row has many of them, 0 if few.
 
     Notes
     -----
@@ -78,9 +90,21 @@ class CavityLaw(NumericalLaw):
 
     sweeps: Sequence[HeavyRows]
     mean: float
+    tokens: float
 
-    def __init__(self, sweeps: Sequence[HeavyRows], mean: float, scale: float = 1.0) -> None:
+    cancelled: float
+
+    def __init__(
+        self,
+        sweeps: Sequence[HeavyRows],
+        mean: float,
+        scale: float = 1.0,
+        *,
+        tokens: float = 1.0,
+        cancelled: float = 0.0,
+    ) -> None:
         self.__dict__.update(sweeps=sweeps, mean=float(mean), scale=float(scale))
+        self.__dict__.update(tokens=float(tokens), cancelled=float(cancelled))
 
     @cached_property
     def _grid(self) -> tuple[Floats, Floats]:
@@ -102,7 +126,7 @@ class CavityLaw(NumericalLaw):
 
         t, angle = self._grid
         w = np.exp(t + 1j * angle)
-        phi = w * _mean_resolvent(self.sweeps, w)
+        phi = w * _mean_resolvent(self.sweeps, w, self.tokens, self.cancelled)
         slope = CubicSpline(t, phi)(t, 1) / (1 + 1j * np.gradient(angle, t))
         flux = np.maximum(2 / np.pi * (phi - 1j * angle * slope).imag, 0.0)
         mass = PchipInterpolator(t, flux).antiderivative()(t)
@@ -172,7 +196,13 @@ class CavityLaw(NumericalLaw):
         return float(raw * (self.scale * self.mean / first) ** k)
 
     def _rescaled(self, factor: float) -> "CavityLaw":
-        law = CavityLaw(self.sweeps, self.mean, self.scale * factor)
+        law = CavityLaw(
+            self.sweeps,
+            self.mean,
+            self.scale * factor,
+            tokens=self.tokens,
+            cancelled=self.cancelled,
+        )
         law.__dict__["_tabulated"] = self._tabulated
         return law
 
@@ -199,30 +229,106 @@ def _column_sums(columns: NDArray[np.intp], values: Floats) -> Floats:
     return np.asarray(np.bincount(columns.ravel(), values.ravel(), len(columns)), dtype=float)
 
 
-def _mean_resolvent(sweeps: Sequence[HeavyRows], w: Complexes) -> Complexes:
+def _mean_resolvent(
+    sweeps: Sequence[HeavyRows], w: Complexes, tokens: float, cancelled: float
+) -> Complexes:
     """E R at points w of the upper half plane, averaged over the sweeps that are counted."""
     from scipy.sparse import csr_matrix
 
     n_rows, n_entries = sweeps[0].squares.shape
-    C: Complexes = np.tile(-1 / (w + 1j * np.abs(w).max() / 10), (n_rows, 1))
+    C = _mean_field(sweeps[0], w)
+    field = np.zeros_like(C)
     total, counted = np.zeros_like(w), 0
     every = np.arange(n_rows + 1)
-    for t, (squares, rest, columns) in enumerate(sweeps):
+    for t, (squares, rest, columns, offsets) in enumerate(sweeps):
         received = [squares[:, k, None] * C[columns[:, k]] for k in range(n_entries)]
+        entries = np.sqrt(squares)
+        entries = entries / np.maximum(entries.sum(axis=1), 1e-300)[:, None]
         # sums without one entry, from both sides: no cancellation
-        after = np.zeros((n_entries, *C.shape), dtype=np.complex128)
+        after = np.zeros((max(n_entries, 1), *C.shape), dtype=np.complex128)
         for k in range(n_entries - 1, 0, -1):
             after[k - 1] = after[k] + received[k]
-        before = w + rest[:, None] * C.mean(axis=0)
-        sums = np.zeros_like(C)
+        met = _met_by_rows(C, offsets is not None)
+        alone = w + rest[:, None] * met
+        before = alone + field
+        sums, shares = np.zeros_like(C), np.zeros_like(C)
         for k in range(n_entries):
-            sent = -squares[:, k, None] / (before + after[k])
+            others = before + after[k]
+            sent = -squares[:, k, None] / others
+            if offsets is not None:
+                shares += entries[:, k, None] * C[columns[:, k]] * others
             fall = csr_matrix((np.ones(n_rows), columns[:, k], every), shape=(n_rows, n_rows))
             sums += fall.T @ sent
             before = before + received[k]
+            alone = alone + received[k]
         R = -1 / before
-        C = -1 / (w + sums + rest @ R / n_rows)
-        if t >= _FORGOTTEN:
+        noise = _met_by_columns(rest[:, None] * R, offsets is not None)
+        C = -1 / (w + sums + noise)
+        if offsets is not None:
+            left = (offsets[:, None] * (1 - cancelled * shares / (before * met))) ** 2
+            walk, C = _observed_walk(alone, -1 / C, left, tokens)
+            field = left * walk
+            R = -1 / (alone + field)
+        if t < _FORGOTTEN:  # E R = E C, which sweeps alone reach slowly as w → 0
+            C = C * np.sqrt(R.mean(axis=0) / C.mean(axis=0))
+        else:
             total = total + R.mean(axis=0)
             counted += 1
     return np.asarray(total / counted)
+
+
+def _met_by_rows(C: Complexes, causal: bool) -> Complexes:
+    """Mean of C over all columns, or over those up to each row."""
+    if not causal:
+        return np.asarray(C.mean(axis=0))
+    return np.asarray(np.cumsum(C, axis=0) / np.arange(1.0, len(C) + 1)[:, None])
+
+
+def _met_by_columns(R: Complexes, causal: bool) -> Complexes:
+    """Mean of R over all rows, or Σ_{i≥j} R_i/i for each column j."""
+    if not causal:
+        return np.asarray(R.mean(axis=0))
+    return np.cumsum((R / np.arange(1.0, len(R) + 1)[:, None])[::-1], axis=0)[::-1]
+
+
+def _mean_field(rows: HeavyRows, w: Complexes) -> Complexes:
+    """C of columns if all energy of the rows were noise, roughly: a start for the sweeps."""
+    energy = (rows.rest + rows.squares.sum(axis=1))[:, None]
+    causal = rows.offsets is not None
+    C: Complexes = np.tile(-1 / (w + 1j * np.abs(w).max() / 10), (len(energy), 1))
+    for _ in range(_MEAN_FIELD):
+        R = -1 / (w + energy * _met_by_rows(C, causal))
+        renewed = -1 / (w + _met_by_columns(energy * R, causal))
+        C = renewed * np.sqrt(C / renewed) * np.sqrt(R.mean(axis=0) / renewed.mean(axis=0))
+    return C
+
+
+def _observed_walk(
+    S: Complexes, T: Complexes, squares: Complexes, tokens: float
+) -> tuple[Complexes, Complexes]:
+    """Variance V of the walk at each row given all other rows, and C of the columns.
+
+    Increments have the variance c = −1/T and rows observe the walk with precision o = m²/S, f
+    tokens at a time:
+
+        P⁻_i = P⁺_{i−1} + f c_i ,  P⁺_i = P⁻_i/(1 + f o_i P⁻_i) ;
+        J'_i = J_i + f o_i ,  J_{i−1} = J'_i/(1 + f c_i J'_i) ,  J_n = 0 ;
+        V_i = P⁻_i/(1 + P⁻_i (J_i + (f−1) o_i)) ,  C_i = −1/(T_i − J'_i/(1 + J'_i (P⁻_i − c_i))) ,
+
+    and R = −1/(S + m²V): both are diagonals of the inverse of [[−S, M], [Mᵀ, −T]], exactly so
+    if f = 1.
+    """
+    c, o = -1 / T, squares / S
+    prior, informed = np.empty_like(c), np.empty_like(c)
+    after = np.zeros_like(c[0])
+    steps, gains = tokens * c, tokens * o
+    for i in range(len(c)):
+        prior[i] = after + steps[i]
+        after = prior[i] / (1 + gains[i] * prior[i])
+    later = np.zeros_like(c)
+    for i in range(len(c) - 1, -1, -1):
+        informed[i] = later[i] + gains[i]
+        if i:
+            later[i - 1] = informed[i] / (1 + steps[i] * informed[i])
+    walk = prior / (1 + prior * (later + (tokens - 1) * o))
+    return walk, -1 / (T - informed / (1 + informed * (prior - c)))

@@ -6,6 +6,7 @@ its moments, and how it enters free convolutions. All else is derived from them 
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -27,7 +28,7 @@ from attnlaw.laws._engine import expression as ex
 from attnlaw.laws._engine.expression import Expression, PointMasses, describe
 from attnlaw.laws._engine.quantiles import QuantileTable
 
-__all__ = ["Atom", "Law", "NumericalLaw"]
+__all__ = ["Atom", "Law", "MixtureLaw", "NumericalLaw"]
 
 _ATOMS = 256  # that stand for a numerical law in free convolutions with other laws
 
@@ -311,3 +312,88 @@ class NumericalLaw(Law):
         return super().__mul__(other)
 
     __rmul__ = __mul__
+
+
+class MixtureLaw(NumericalLaw):
+    """A mixture Σ_k p_k ν_k of laws on [0, ∞), such as two approximations with opposite errors.
+
+    Parameters
+    ----------
+    laws : sequence of Law
+    weights : sequence of float
+        p_k ≥ 0, which sum to one.
+
+    Examples
+    --------
+    >>> from attnlaw.laws import MarchenkoPastur, MixtureLaw
+    >>> law = MixtureLaw([MarchenkoPastur(0.5), 2 * MarchenkoPastur(0.5)], [0.75, 0.25])
+    >>> round(law.moment(1), 12)
+    1.25
+    >>> bool(abs(law.cdf(law.quantile(0.3)) - 0.3) < 1e-12)
+    True
+    """
+
+    laws: tuple[Law, ...]
+    weights: tuple[float, ...]
+
+    def __init__(self, laws: Sequence[Law], weights: Sequence[float]) -> None:
+        p = tuple(float(w) for w in weights)
+        if len(p) != len(laws) or min(p) < 0 or abs(sum(p) - 1) > 1e-9:
+            raise invalid_argument("weights", "one for each law, at least 0, with sum 1", p)
+        self.__dict__.update(laws=tuple(laws), weights=p, scale=1.0)
+
+    def _mean(self, values: Sequence[Any]) -> Any:
+        return sum(p * v for p, v in zip(self.weights, values, strict=True))
+
+    @cached_property
+    def atom(self) -> Atom:
+        """Atoms of all parts."""
+        where = np.concatenate([law.atom.location for law in self.laws])
+        parts = zip(self.weights, self.laws, strict=True)
+        mass = np.concatenate([p * law.atom.mass for p, law in parts])
+        locations, index = np.unique(where, return_inverse=True)
+        total = np.bincount(index, mass, locations.size).astype(float)
+        return Atom(frozen(locations), frozen(total))
+
+    def moment(self, k: int) -> float:
+        """Moment ∫ xᵏ ν(dx)."""
+        return float(self._mean([law.moment(k) for law in self.laws]))
+
+    def _intervals(self) -> Floats:
+        edges = np.concatenate([law.edges for law in self.laws])
+        return np.array([[edges.min(), edges.max()]])
+
+    def _density_inside(self, x: Floats) -> Floats:
+        return np.asarray(self._mean([law.density(x) for law in self.laws]))
+
+    def _cdf_inside(self, x: Floats) -> Floats:
+        return np.asarray(self._mean([law.cdf(x) for law in self.laws]))
+
+    def _quantiles(self, q: Floats) -> Floats:
+        """Bisection in log x between the quantiles of the parts."""
+        parts = np.array([law.quantile(q) for law in self.laws])
+        low, high = (np.log(np.maximum(end, 1e-300)) for end in (parts.min(0), parts.max(0)))
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            left = self.cdf(np.exp(middle)) < q
+            low, high = np.where(left, middle, low), np.where(left, high, middle)
+        zero = q <= self.cdf(0.0)
+        return np.asarray(np.where(zero | (parts.max(0) == 0), 0.0, np.exp(high)))
+
+    def _cauchy(self, z: Complexes) -> Complexes:
+        return np.asarray(self._mean([law._cauchy(z) for law in self.laws]))
+
+    def _rescaled(self, factor: float) -> "MixtureLaw":
+        return MixtureLaw([law * factor for law in self.laws], self.weights)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, MixtureLaw):
+            return NotImplemented
+        return self.laws == other.laws and self.weights == other.weights
+
+    def __hash__(self) -> int:
+        return hash((self.laws, self.weights))
+
+    def __repr__(self) -> str:
+        parts = zip(self.weights, self.laws, strict=True)
+        return f"MixtureLaw({', '.join(f'{p:.3g} of {law!r}' for p, law in parts)})"

@@ -6,33 +6,50 @@ their means given the K-th. A key whose score is x (for a query of norm 1) has a
 d_k s² = x² + χ²_{d_k−1}, and its column is that of its norm. Uniform attention is a matrix of rank
 one and changes no law; so does c_i 1ᵀ for any c, and c_i is the mean of the small entries, which
 leaves the least energy. Derived in docs/theory/large-beta.md, "Fluctuating resolvents".
+
+Row i of a causal head has i entries, and those fall on the first i columns. There c_i over j ≤ i
+is a matrix of many ranks, so that what is left of uniform attention, m_i = √i (1/i − c_i), is kept
+(docs/theory/large-beta.md, "Causal heads").
 """
 
 from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv, gammainc, gammaincinv, log_ndtr, ndtri
+from scipy.special import betaincinv, erfcx, gammainc, gammaincinv, log_ndtr, ndtri
 
 from attnlaw._checks import Floats
 from attnlaw.laws import CavityLaw, HeavyRows
 from attnlaw.models import SelfAttention
 from attnlaw.theory.attention.kernel import Kernel
-from attnlaw.theory.attention.rows import row_energies
+from attnlaw.theory.attention.rows import causal_row_energies, mean_energies
 
 __all__ = ["cavity_law", "weyl_points"]
 
 _ROWS = 512
 _ENTRIES = 24
 _SWEEPS = 40
+_CAUSAL_ROWS = 768  # at most, of a causal head; with fewer tokens each has its row
+_CAUSAL_TOTAL = 12_000  # rows of all sweeps that are counted
+_MANY, _FEW = 2.0, 4.5  # inverse temperatures below and above which a row has many, few entries
+_STRATA = 16  # neighbouring columns, that differ in the norms of their keys
 
 
 def cavity_law(model: SelfAttention) -> CavityLaw:
-    """Return the law of a single head by the cavity method."""
+    """Return the law of a single head, causal or not, by the cavity method."""
     n = model.n_tokens
     kernel = Kernel(model)
-    mean = float(row_energies(kernel, np.array([float(n)]))[0] @ kernel.weights)
-    return CavityLaw([_heavy_rows(model, sweep) for sweep in range(_SWEEPS)], mean)
+    if not model.causal:
+        mean = float(mean_energies(kernel, np.array([float(n)]))[0])
+        lengths = np.full(_ROWS, n)
+        return CavityLaw([_heavy_rows(model, lengths, sweep) for sweep in range(_SWEEPS)], mean)
+    n_rows = min(n, _CAUSAL_ROWS)
+    lengths = ((np.arange(n_rows) + 0.5) * (n / n_rows)).astype(np.intp) + 1
+    n_sweeps = 15 + min(max(_CAUSAL_TOTAL // n_rows, 12), 600)
+    sweeps = [_heavy_rows(model, lengths, sweep) for sweep in range(n_sweeps)]
+    mean = float(causal_row_energies(kernel, n).mean())
+    cancelled = float(np.clip((_FEW - model.inverse_temperature) / (_FEW - _MANY), 0.0, 1.0))
+    return CavityLaw(sweeps, mean, tokens=n / n_rows, cancelled=cancelled)
 
 
 def weyl_points(first: int, n_points: int, n_coordinates: int) -> Floats:
@@ -63,16 +80,20 @@ def _primes(number: int) -> list[int]:
     return primes
 
 
-def _heavy_rows(model: SelfAttention, sweep: int) -> HeavyRows:
-    n, d = model.n_tokens, model.head_dimension
-    P, K = _ROWS, min(_ENTRIES, n - 1)
-    u = weyl_points(1 + P * sweep, P, 2 * K + 1)
-    strata = (np.argsort(np.argsort(u, axis=0), axis=0) + 0.5) / P  # each coordinate evenly
-    # upper tails of the order statistics: 1 − v_k = Π (uniform)^{1/(n−j)}
-    tails = -np.expm1(np.cumsum(np.log(strata[:, :K]) / (n - np.arange(K)), axis=1))
+def _heavy_rows(model: SelfAttention, lengths: NDArray[np.intp], sweep: int) -> HeavyRows:
+    """Rows with the given numbers of entries, of which all but one are kept if they are few."""
+    d, P = model.head_dimension, lengths.size
+    K = min(_ENTRIES, int(lengths.max()) - 1)
+    u = weyl_points(1 + P * sweep, P, (3 if model.causal else 2) * K + 1)
+    within = (P * u) % 1 if model.causal else 0.5
+    strata = (np.argsort(np.argsort(u, axis=0), axis=0) + within) / P  # each coordinate evenly
+    i, kept = lengths[:, None], np.minimum(K, lengths - 1)
+    # upper tails of the order statistics: 1 − v_k = Π (uniform)^{1/(i−j)}
+    left = np.maximum(i - np.arange(K), 1)
+    tails = -np.expm1(np.cumsum(np.log(strata[:, :K]) / left, axis=1))
     if model.qk_norm:
-        sine = betaincinv((d - 1) / 2, 0.5, np.minimum(2 * tails, 1.0))  # squared
-        x = np.asarray(np.sqrt(d * (1 - sine)), dtype=float)
+        sine = betaincinv((d - 1) / 2, 0.5, 2 * np.minimum(tails, 1 - tails))  # squared
+        x = np.asarray(np.sign(0.5 - tails) * np.sqrt(d * (1 - sine)), dtype=float)
         spread = np.full(P, model.inverse_temperature)
         place = u[:, K : 2 * K]
     else:
@@ -80,15 +101,37 @@ def _heavy_rows(model: SelfAttention, sweep: int) -> HeavyRows:
         spread = model.inverse_temperature * np.sqrt(2 * gammaincinv(d / 2, strata[:, -1]) / d)
         squared_norm = x**2 + 2 * gammaincinv((d - 1) / 2, u[:, K : 2 * K])
         place = np.asarray(gammainc(d / 2, 0.5 * squared_norm), dtype=float)
-    columns = np.minimum((P * place).astype(np.intp), P - 1)
+    if model.causal:
+        columns = _columns_before(u[:, 2 * K : 3 * K], place)
+    else:
+        columns = np.minimum((P * place).astype(np.intp), P - 1)
+    largest = x[np.arange(P), np.maximum(kept - 1, 0)]  # of those not kept, an upper bound
     top = spread * x[:, 0]
-    heavy = np.exp(spread[:, None] * x - top[:, None])
-    light = _light_sums(model, spread, x[:, -1], top) * (n - K)
+    is_kept = np.arange(K) < kept[:, None]
+    heavy = np.where(is_kept, np.exp(np.minimum(spread[:, None] * x - top[:, None], 0.0)), 0.0)
+    n_light = lengths - kept
+    light = _light_sums(model, spread, largest, top) * n_light
     total = heavy.sum(axis=1) + light[0]
-    mean = light[0] / (n - K)
-    squares = n * ((heavy - mean[:, None]) / total[:, None]) ** 2
-    rest = n * np.maximum(light[1] - light[0] * mean, 0.0) / total**2
-    return HeavyRows(squares, rest, columns)
+    mean = light[0] / n_light
+    squares = np.where(is_kept, i * ((heavy - mean[:, None]) / total[:, None]) ** 2, 0.0)
+    variance = np.maximum(light[1] - light[0] * mean, 0.0) * (1 - 1 / n_light)
+    rest = lengths * variance / total**2
+    if not model.causal:
+        return HeavyRows(squares, rest, columns)
+    offsets = np.sqrt(lengths) * np.where(lengths > 1, 1 / lengths - mean / total, 0.0)
+    return HeavyRows(squares, rest, columns, offsets)
+
+
+def _columns_before(position: Floats, place: Floats) -> NDArray[np.intp]:
+    """Columns at random positions up to that of the row, of keys whose norm has the given place.
+
+    The norms of sixteen neighbouring columns are the sixteen parts of their distribution.
+    """
+    row = np.arange(len(place))[:, None]
+    anywhere = (position * (row + 1)).astype(np.intp)
+    part = np.minimum((_STRATA * place).astype(np.intp), _STRATA - 1)
+    column = anywhere // _STRATA * _STRATA + 7 * part % _STRATA
+    return np.asarray(np.where(column <= row, column, anywhere))
 
 
 def _light_sums(
@@ -98,8 +141,12 @@ def _light_sums(
     b = np.array([[1.0], [2.0]]) * spread
     shift = np.array([[1.0], [2.0]]) * top
     if not model.qk_norm:
-        log_mean = 0.5 * b**2 + log_ndtr(largest - b) - log_ndtr(largest)
-        return np.asarray(np.exp(log_mean - shift))
+        above = (b - largest) / np.sqrt(2)  # e^{b²/2} Φ(l−b) = e^{bl−l²/2} erfcx(above)/2
+        far = b * largest - 0.5 * largest**2 + np.log(0.5 * erfcx(np.maximum(above, 0.0)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            near = 0.5 * b**2 + log_ndtr(largest - b)
+            log_mean = np.where(above > 0, far, near) - log_ndtr(largest)
+            return np.asarray(np.exp(log_mean - shift))
     x, weights = Kernel(model).scores(4001, cut=False)
     with np.errstate(under="ignore"):
         terms = weights * np.exp(b[:, :1] * (x - x[-1]))

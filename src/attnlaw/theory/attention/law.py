@@ -16,6 +16,7 @@ from attnlaw.laws import (
     FreePower,
     Law,
     MarchenkoPastur,
+    MixtureLaw,
     ProfileLaw,
 )
 from attnlaw.models import SelfAttention
@@ -40,7 +41,9 @@ __all__ = ["ORDERS", "linear_energy", "score_energy", "small_scale"]
 
 ORDERS = ("first", "powers", "norms", "tokens", "cavity", "frozen")
 _LEAST_BETA = 1e-3
-_LARGE_BETA = (1.9, 2.3)  # from where the order is "cavity": n ≤ 3 d_k, and above
+_CHANGE = 1.6, 2.6  # β up to which the order is "tokens", and from which it is "cavity"
+_CAUSAL_CHANGE = 1.25, 2.25  # the same for causal heads
+_NO_SLOPE = 1e-3  # slope times tokens below which it changes nothing
 _ALONE = 30.0  # slope from which a row sees one token
 _SMOOTHING = 0.01  # of a singular value: energies of rows are represented by a few nodes
 
@@ -71,8 +74,10 @@ def law_of_attention(model: SelfAttention, order: str = "auto") -> Law:
         Heads, and what is made of them.
     order : "auto", "first", "powers", "norms", "tokens", "cavity" or "frozen"
         How much of a finite head is taken into account, from little to all; see Notes. "auto" is
-        "tokens", and "cavity" for a single head with a large inverse temperature: from 1.9 on, or
-        2.3 if n_tokens is above 3 head_dimension. It is "first" if head_dimension is below 3.
+        "tokens", and "cavity" for a single head without a pattern at a large inverse temperature:
+        from 2.6 on, or 2.25 if the head is causal. Below, from 1.6 (1.25) on, it is a mixture of
+        both, whose errors have opposite signs. It is "first" if head_dimension is below 3 and the
+        head is not causal.
 
     Returns
     -------
@@ -107,9 +112,9 @@ def law_of_attention(model: SelfAttention, order: str = "auto") -> Law:
     law").
     With an `input_spectrum` there are the orders "first" and "tokens"
     (docs/theory/correlated-inputs.md, "Equations"). A causal head has "first", its limit d_k → ∞
-    in closed form, θ₁ times `CausalLaw` (docs/theory/causal-heads.md, "The closed form"), and
-    "tokens" (docs/theory/causal-heads.md, "Heads of finite size"); laws of equal causal heads are
-    computed once.
+    in closed form, θ₁ times `CausalLaw` (docs/theory/causal-heads.md, "The closed form"),
+    "tokens" (docs/theory/causal-heads.md, "Heads of finite size") and "cavity"
+    (docs/theory/large-beta.md, "Causal heads"); laws of equal causal heads are computed once.
 
     Examples
     --------
@@ -125,8 +130,11 @@ def law_of_attention(model: SelfAttention, order: str = "auto") -> Law:
     if model.depth > 1:
         return _law_of_product(model, order)
     if model.causal:
+        model = _without_idle_pattern(model)
+        if order == "auto":
+            order = _best_order(model)
         if order != "first":
-            warn_outside_regime(model, "tokens")
+            warn_outside_regime(model, order)
         return _causal_law(model, order)
     model = by_input_spectrum(model)
     spectrum = model.input_spectrum is not None
@@ -164,6 +172,8 @@ def _law_of_product(model: SelfAttention, order: str) -> Law:
 
 def _law_of_order(model: SelfAttention, order: str) -> Law:
     spectrum = model.input_spectrum is not None
+    if order == "mixed":
+        return _mixture(model, [_law_of_order(model, part) for part in ("tokens", "cavity")])
     if spectrum and order == "first":
         return ProfileLaw(first_inputs_profile(model), _scale(model))
     if spectrum:
@@ -180,6 +190,11 @@ def _law_of_order(model: SelfAttention, order: str) -> Law:
     if order == "tokens":
         return ProfileLaw(tokens_profile(model).profile, _scale(model), _SMOOTHING)
     return _first_order(model)
+
+
+def _mixture(model: SelfAttention, laws: list[Law]) -> Law:
+    share = _cavity_share(model)
+    return MixtureLaw(laws, [1 - share, share])
 
 
 def _frozen_law(model: SelfAttention) -> Law:
@@ -205,12 +220,27 @@ def _frozen_law(model: SelfAttention) -> Law:
 
 
 def _best_order(model: SelfAttention) -> str:
-    """Order that is nearest to drawn heads: "cavity" where single entries rule the rows."""
+    """Order that is nearest to drawn heads, "mixed" where "tokens" and "cavity" err oppositely."""
     if model.head_dimension < 3:
-        return "first"
-    from_beta = _LARGE_BETA[1 if model.token_ratio > 3 else 0]
-    alone = model.n_heads == 1 and model.input_spectrum is None
-    return "cavity" if alone and model.inverse_temperature >= from_beta else "tokens"
+        return "tokens" if model.causal else "first"
+    share = _cavity_share(model)
+    return "mixed" if 0 < share < 1 else ("cavity" if share else "tokens")
+
+
+def _cavity_share(model: SelfAttention) -> float:
+    """Share of the cavity law in a mixture with that of order "tokens", which grows with β."""
+    if model.n_heads > 1 or model.input_spectrum is not None or model.has_pattern:
+        return 0.0
+    low, high = _CAUSAL_CHANGE if model.causal else _CHANGE
+    return float(np.clip((model.inverse_temperature - low) / (high - low), 0.0, 1.0))
+
+
+def _without_idle_pattern(model: SelfAttention) -> SelfAttention:
+    """Drop a window or a slope that leaves every row as it is."""
+    n = model.n_tokens
+    window = None if model.window is None or model.window >= n else model.window
+    slope = model.alibi_slope if n * model.alibi_slope > _NO_SLOPE else 0.0
+    return replace(model, window=window, alibi_slope=slope)
 
 
 def _key(model: SelfAttention) -> tuple[object, ...]:
@@ -233,15 +263,19 @@ def _finite_cavity_law(key: tuple[object, ...]) -> Law:
 
 def _causal_law(model: SelfAttention, order: str) -> Law:
     """Return the law of causal heads, and of their values and output."""
-    if order not in ("auto", "first", "tokens"):
-        raise invalid_argument("order", "'first' or 'tokens' for a causal head", order)
+    if order == "mixed":
+        return _mixture(model, [_causal_law(model, part) for part in ("tokens", "cavity")])
+    if order not in ("first", "tokens", "cavity"):
+        raise invalid_argument("order", "'first', 'tokens' or 'cavity' for a causal head", order)
     for name in ("input_spectrum", "inputs"):
         if getattr(model, name) is not None:
             raise invalid_argument(
                 name, "None for the law of a causal head (simulate answers)", "an array"
             )
-    if model.has_pattern and order == "first":
+    if model.has_pattern and order != "tokens":
         raise invalid_argument("order", "'tokens' for a head with a mean pattern", order)
+    if model.n_heads > 1 and order == "cavity":
+        raise invalid_argument("order", "'cavity' for a single head alone", order)
     scale, beta = small_scale(model.inverse_temperature)
     alone = model.window == 1 or model.alibi_slope > _ALONE
     alone = alone or (model.n_tokens == 2 and model.sink > 0)
@@ -252,6 +286,8 @@ def _causal_law(model: SelfAttention, order: str) -> Law:
     law: Law
     if order == "first":
         law = CausalLaw(score_energy(beta) * share)
+    elif order == "cavity":
+        law = _finite_cavity_law(_key(head))
     else:
         law = _finite_causal_law(_key(head))
     for ratio in projections(model):

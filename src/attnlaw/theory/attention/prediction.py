@@ -6,7 +6,7 @@ import numpy as np
 
 from attnlaw._checks import Floats, invalid_argument
 from attnlaw._dispatch import answers
-from attnlaw.laws import CavityLaw, Law
+from attnlaw.laws import CavityLaw, Law, MixtureLaw
 from attnlaw.models import SelfAttention
 from attnlaw.results import AttentionSpectrum
 from attnlaw.theory.attention.causal import causal_energies
@@ -77,19 +77,19 @@ def predict_attention(model: SelfAttention, order: str = "auto") -> AttentionSpe
     finite = order in ("auto", "norms", "tokens") and model.head_dimension >= 3
     scale, beta = small_scale(model.inverse_temperature)
     finite = finite and model.input_spectrum is None and scale > 0
-    whole = isinstance(law, CavityLaw)  # the term is part of it
+    outside = _term_share(law)
     head = replace(model, inverse_temperature=beta)
-    if whole:
+    if not outside:
         energy = 0.0
     elif finite and order != "norms":
-        energy = scale**2 * tokens_term_energy(head)  # of the fourth order in β
+        energy = outside * scale**2 * tokens_term_energy(head)  # of the fourth order in β
     else:
         energy = scale**2 * (norms_profile if finite else first_profile)(head).term_energy
     strength, mean = n * energy, law.moment(1)
     m1 = mean + energy
     edge = (
         float(law.quantile(1 - 0.5 / n))
-        if whole or (finite and order != "norms")
+        if outside < 1 or (finite and order != "norms")
         else law_top(law)
     )
     top = 1 + energy + m1 / n
@@ -102,6 +102,13 @@ def predict_attention(model: SelfAttention, order: str = "auto") -> AttentionSpe
         squared_frobenius_norm=1 + m1,
         stable_rank=(1 + m1) / top,
     )
+
+
+def _term_share(law: Law) -> float:
+    """Share of the key-norm term that comes on top of the law: none of it in a cavity law."""
+    if isinstance(law, MixtureLaw):
+        return sum(p * _term_share(part) for p, part in zip(law.weights, law.laws, strict=True))
+    return 0.0 if isinstance(law, CavityLaw) else 1.0
 
 
 def law_top(law: Law) -> float:
@@ -123,7 +130,7 @@ def _predict_causal(model: SelfAttention, order: str) -> AttentionSpectrum:
     else:
         scale, beta = small_scale(model.inverse_temperature)
         energies, term = causal_energies(replace(model, inverse_temperature=beta))
-        energies, term = scale * energies, scale**2 * term
+        energies, term = scale * energies, _term_share(law) * scale**2 * term
     left, right = (1 / h, 1 / h) if is_mean else (1.0, 1 / h)
     sigma, u, v = _leading_uniform(n)
     spread = np.cumsum(v**2, axis=0) / i[:, None] - (np.cumsum(v, axis=0) / i[:, None]) ** 2
