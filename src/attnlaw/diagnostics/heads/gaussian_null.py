@@ -229,7 +229,8 @@ def _random_spectra(n: int, d: int, causal: bool, place: int) -> _RandomSpectra:
         warnings.simplefilter("error", RegimeWarning)
         try:
             # a cavity law takes seconds, drawn heads are there already
-            law = theory.law(_model(n, d, causal, beta), "tokens" if d >= 3 else "auto")
+            order = "tokens" if d >= 3 else "auto"
+            law = theory.law(_model(n, d, causal, beta), order=order)
             values = law.quantile((np.arange(n) + 0.5) / n)
             law_from, predicted = "theory", np.sqrt(np.maximum(values, 0.0))
         except RegimeWarning:
