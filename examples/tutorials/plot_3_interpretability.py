@@ -73,5 +73,6 @@ print([finding.verdict for finding in random_report.heads])
 plt.show()
 
 # %%
-# Next: :doc:`/how-to/read-an-attention-head` for maps of a real model, and
+# Next: :doc:`/how-to/read-an-attention-head` for the heads of a real model, each beside untrained
+# counterparts on the same text, how much it matters, and how far to trust all that; and
 # :doc:`/theory/causal-heads` for the law of masked heads.
