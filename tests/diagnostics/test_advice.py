@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 
 from attnlaw.data.sequences import as_sequences
 from attnlaw.diagnostics import PoolingPipeline, advise_pooling
+from attnlaw.diagnostics.pooling import classification
 from attnlaw.diagnostics.pooling import search as module
 from attnlaw.diagnostics.pooling.criteria import (
     Corpus,
@@ -260,6 +261,28 @@ def test_nearest_neighbours_and_centroids_leave_a_text_out():
         rows = X[twice] if goal == "retrieval" else X
         share = task.values(rows, None, rng).mean()
         assert abs(share - 0.5) < 5 * np.sqrt(0.25 * (1 + 2 / np.pi) / 150)
+
+
+def test_ridge_answers_are_those_of_products_where_there_are_fewer_texts():
+    """Regression from sums over folds, from products of vectors, and by scikit-learn."""
+    linear = pytest.importorskip("sklearn.linear_model")
+    rng = np.random.default_rng(19)
+    X = (rng.standard_normal((60, 90)) * np.geomspace(9, 0.1, 90)).astype(np.float32)
+    y = np.arange(60) % 3
+    X[:, 3] += y
+    folds = classification.Folds.of(y, 3, rng)
+    ordered, Y = classification._fold_by_fold(X, folds)
+    (dual, *_) = classification._fold_answers(ordered, Y, folds)
+    rest = slice(folds.slices[0].stop, None)
+    sums = classification._sums(ordered[rest], Y[rest])
+    primal = classification._answers(sums, classification.RIDGES, ordered[folds.slices[0]])
+    np.testing.assert_array_equal(dual, primal)
+    assert len({tuple(row) for row in dual}) > 1  # λ matters
+    unit = np.var(ordered[rest], axis=0).sum() / 90
+    for ridge, answers in zip(classification.RIDGES, dual, strict=True):
+        model = linear.Ridge(alpha=40 * ridge * unit).fit(ordered[rest], Y[rest])
+        wanted = model.predict(ordered[folds.slices[0]]).argmax(axis=1)
+        np.testing.assert_array_equal(answers, wanted)
 
 
 def test_k_means_finds_separated_clusters():

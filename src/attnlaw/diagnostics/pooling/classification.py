@@ -1,6 +1,6 @@
 """What labels say about poolings: accuracy of ridge classification on folds held out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from attnlaw.diagnostics.pooling.learning_curve import (
     RIDGES,
     predict_learning_curve,
 )
-from attnlaw.diagnostics.pooling.moments import Basis, covariance
+from attnlaw.diagnostics.pooling.moments import Basis
 from attnlaw.diagnostics.pooling.poolings import Rows, Run, standard_error
 from attnlaw.estimators.pooling_weights import trained_weights
 from attnlaw.theory.general_covariance import gaussian_accuracy
@@ -102,7 +102,6 @@ class HeldOutScores(NamedTuple):
 
     right: NDArray[np.bool_]  # (N,): whether a sequence held out is classified correctly
     ridges: NDArray[np.intp]  # (n,): which of `RIDGES` each fold was classified with
-    covariance: Floats  # (d, d): of the pooled sequences
 
 
 def simultaneous_quantile(n_comparisons: int, n_groups: int) -> float:
@@ -119,15 +118,11 @@ def cross_validate(pooled: Rows, folds: Folds) -> HeldOutScores:
     answer wins. For each fold λ is the one of `RIDGES` that does best on the other folds.
     """
     X, Y = _fold_by_fold(pooled, folds)
-    sums = [_sums(X[fold], Y[fold]) for fold in folds.slices]
-    total = [sum(parts) for parts in zip(*sums, strict=True)]
     right = np.zeros((len(RIDGES), len(X)), dtype=bool)
-    for fold, part in zip(folds.slices, sums, strict=True):
-        train = [whole - own for whole, own in zip(total, part, strict=True)]
-        answers = _answers(train, RIDGES, X[fold])
+    for fold, answers in zip(folds.slices, _fold_answers(X, Y, folds), strict=True):
         right[:, folds.order[fold]] = answers == folds.labels[folds.order[fold]]
     chosen = np.array([right[:, folds.parts != f].mean(axis=1).argmax() for f in range(folds.n)])
-    return HeldOutScores(right[chosen[folds.parts], np.arange(len(X))], chosen, total[0] / len(X))
+    return HeldOutScores(right[chosen[folds.parts], np.arange(len(X))], chosen)
 
 
 def ridge_answers(
@@ -143,14 +138,53 @@ def ridge_answers(
     """
     folds = Folds.of(labels, 3, rng, groups)
     X, Y = _fold_by_fold(train, folds)
+    right = np.zeros(len(RIDGES))
+    for fold, answers in zip(folds.slices, _fold_answers(X, Y, folds), strict=True):
+        right += (answers == folds.labels[folds.order[fold]]).sum(axis=1)
+    best = (RIDGES[int(right.argmax())],)
+    (answers,) = _answers(_sums(X, Y), best, test - train.mean(axis=0))
+    return np.asarray(folds.classes[answers], dtype=np.intp)
+
+
+def _fold_answers(X: Rows, Y: Floats, folds: Folds) -> Iterator[NDArray[np.intp]]:
+    """Yield the classes of each fold for each λ, (λ, n), by regression on the other folds.
+
+    From sums over the folds, or from products of the vectors where there are fewer of these than
+    dimensions.
+    """
+    if len(X) < X.shape[1]:
+        K = (X @ X.T).astype(np.float64)
+        for fold in folds.slices:
+            yield _dual_answers(K, Y, fold, X.shape[1])
+        return
     sums = [_sums(X[fold], Y[fold]) for fold in folds.slices]
     total = [sum(parts) for parts in zip(*sums, strict=True)]
-    right = np.zeros(len(RIDGES))
     for fold, part in zip(folds.slices, sums, strict=True):
         rest = [whole - own for whole, own in zip(total, part, strict=True)]
-        right += (_answers(rest, RIDGES, X[fold]) == folds.labels[folds.order[fold]]).sum(axis=1)
-    (answers,) = _answers(total, (RIDGES[int(right.argmax())],), test - train.mean(axis=0))
-    return np.asarray(folds.classes[answers], dtype=np.intp)
+        yield _answers(rest, RIDGES, X[fold])
+
+
+def _dual_answers(K: Floats, Y: Floats, fold: slice, dimension: int) -> NDArray[np.intp]:
+    """Return the same for one fold from K = XXᵀ: y + k(K_c + nλ)⁻¹Y_c, centred on the others.
+
+    λ is in units of tr S/d = tr K_c/(nd), so that nλ is so many times tr K_c/d.
+    """
+    from scipy.linalg import cho_factor, cho_solve
+
+    rest = np.r_[0 : fold.start, fold.stop : len(K)]
+    inner, cross = K[np.ix_(rest, rest)], K[fold][:, rest]
+    mean = inner.mean(axis=0)
+    cross = cross - cross.mean(axis=1, keepdims=True) - (mean - mean.mean())
+    inner = inner - mean - mean[:, None] + mean.mean()
+    centre = Y[rest].mean(axis=0)
+    diagonal = np.diag(inner).copy()
+    scale, floor = diagonal.sum() / dimension, 1e-12 * len(rest)
+    found = []
+    for ridge in RIDGES:
+        inner[np.diag_indices_from(inner)] = diagonal + ridge * scale + floor
+        A = cho_solve(cho_factor(inner, check_finite=False), Y[rest] - centre, check_finite=False)
+        found.append((centre + cross @ A).argmax(axis=1))
+    return np.array(found)
 
 
 def _evaluate_fold(pooled: Rows, folds: Folds, fold: int, ridge: int) -> NDArray[np.bool_]:
@@ -240,7 +274,7 @@ class LabelledStudy:
 
         for fold, own in zip(folds.slices, run(evaluate, range(folds.n)), strict=True):
             right[folds.order[fold]] = own
-        self.scores["trained"] = HeldOutScores(right, ridges, covariance(pooled["trained"]))
+        self.scores["trained"] = HeldOutScores(right, ridges)
 
     def gain_interval(self, name: str, n_comparisons: int) -> tuple[float, float]:
         """Return the interval of the gain in accuracy over the mean, for all comparisons together.

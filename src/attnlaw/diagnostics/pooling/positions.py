@@ -280,12 +280,10 @@ class _Evaluation:
         """Describe one pooling."""
         pooled = self.pooled[name]
         noise = Basis.of(independent_noise(self.data, self.means, self.weights[name], rng))
-        if self.study is None:
-            S, labelled = covariance(pooled), {}
-        else:
-            S = self.study.scores[name].covariance
+        labelled = {}
+        if self.study is not None:
             labelled = self.study.findings(name, pooled, noise, self.n_comparisons, rng)
-        eigenvalues = np.maximum(np.linalg.eigvalsh(S)[::-1], 0.0)
+        eigenvalues = np.maximum(np.linalg.eigvalsh(covariance(pooled))[::-1], 0.0)
         found = outlier_test(
             eigenvalues,
             n_samples=len(pooled),
