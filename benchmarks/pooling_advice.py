@@ -240,13 +240,19 @@ def pair_name(row: dict) -> str:
 
 def table(rows: list[dict]) -> None:
     """Print the table of the first seed."""
-    print("| corpus × embedding | classes | for | mean | recommended | gain, fresh | claimed |")
-    print("|---|---|---|---|---|---|---|")
+    print("| corpus × embedding | for | mean | recommended, gain | left aside, gain | claimed |")
+    print("|---|---|---|---|---|---|")
     for r in (r for r in rows if r["seed"] == rows[0]["seed"]):
-        gain = "0" if r["best"] == "mean" else f"{100 * r['gain']:+.1f} ± {100 * r['error']:.1f}"
+        used, found = (
+            "" if r[name] == "mean" else f"{r[name]}: {100 * r[gain]:+.1f} ± {100 * r[error]:.1f}"
+            for name, gain, error in (
+                ("best", "gain", "error"),
+                ("found", "found_gain", "found_error"),
+            )
+        )
         print(
-            f"| {pair_name(r)} | {r['classes']} | {r['goal']} | {100 * r['mean']:.1f} "
-            f"| {r['best']} | {gain} | {100 * r['low']:+.1f} to {100 * r['high']:+.1f} |"
+            f"| {pair_name(r)} | {r['goal']} | {100 * r['mean']:.1f} | {used or 'the mean'} "
+            f"| {'' if used else found} | {100 * r['low']:+.1f} to {100 * r['high']:+.1f} |"
         )
 
 
