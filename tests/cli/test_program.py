@@ -80,6 +80,11 @@ BAD = {
     "predict --weights 1,2,x": "--weights must be numbers separated by commas, a range",
     "predict --weights 1,2 --length 3": "--weights must be of length 3, like the correlation, go",
     "predict --weights optmal": "--weights must be one of mean, causal, last, optimal, direction",
+    "predict --zipf 1 --importance siff": "Invalid value for '--importance': 'siff' is not one of",
+    "predict --sampling gausian": "Invalid value for '--sampling': 'gausian' is not one of 'token'"
+    ", 'gaussian'; did you mean gaussian?",
+    "predict --zipf -1": "--zipf must be at least 0, got -1.0.",
+    "predict --zipf 1 --importance sif --smoothing 0": "--smoothing must be above 0, got 0.0.",
     "predict --signal-norm 1:2": "--signal-norm must be numbers separated by commas, a range 0.5:",
     "predict --signal-norm 1:2:1": "--signal-norm must be numbers separated by commas, a range 0",
     "predict --signal-norm 1,2 --vocab-ratio 0.1,0.2": "only one of --vocab-ratio and --signal-n",

@@ -20,7 +20,12 @@ __all__ = ["LATE_CONTROLS", "Program", "say", "visible"]
 
 BAD_INPUT, INTERRUPTED = 2, 130
 
-SPELLED = {"rng": "--seed", "class_shares": "--shares"}
+SPELLED = {
+    "rng": "--seed",
+    "class_shares": "--shares",
+    "exponent": "--zipf",
+    "a": "--smoothing",
+}
 """Options whose names differ from the arguments that they set."""
 
 
@@ -129,7 +134,7 @@ class Program(click.Group):
             sys.stdout.flush()
             sys.exit(code if isinstance(code, int) else 0)
         except click.ClickException as error:
-            _fail(error.format_message(), BAD_INPUT)
+            _fail(_with_suggestion(error.format_message()), BAD_INPUT)
         except (KeyboardInterrupt, click.Abort):
             _fail("interrupted", INTERRUPTED)
         except BrokenPipeError:  # the reader (head, less) has seen enough
@@ -169,6 +174,13 @@ def _unknown_command(name: str, known: list[str]) -> str:
     near = get_close_matches(name, known, n=2)
     words = f"did you mean {' or '.join(near)}?" if near else f"choose from {', '.join(known)}."
     return f"No such command {name!r}; {words}"
+
+
+def _with_suggestion(message: str) -> str:
+    """Add to a sentence of click the choice that a misspelt one may stand for."""
+    found = re.search(r"'([^']*)' is not one of (.*)\.$", message)
+    near = get_close_matches(found[1], re.findall(r"'([^']*)'", found[2]), n=1) if found else []
+    return f"{message[:-1]}; did you mean {near[0]}?" if near else message
 
 
 def _file_trouble(error: OSError) -> str:
