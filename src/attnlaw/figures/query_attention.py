@@ -29,7 +29,7 @@ HEAVY_TAILED = (
 SECONDS = (20.0, 100.0)
 
 BETAS = np.array([0.0, 0.125, 0.25, 0.375, 0.5, 0.75])
-FINE = np.linspace(0, 1.0, 21)
+FINE = np.linspace(0, 1.0, 41)
 CASES = {
     "samples": QueryAttention(
         n_tokens=6000,
@@ -85,10 +85,11 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
             for scoring in EVERY:
                 best = scoring == "sigmoid"
                 grid = np.array([model.separation]) if best else FINE
-                values = [_predicted(model, scoring, beta) for beta in grid]
-                curves.append(
-                    {"case": case, "scoring": scoring, "beta": grid, "predicted": values}
+                values, told = zip(
+                    *(_predicted(model, scoring, beta) for beta in grid), strict=True
                 )
+                curve = {"beta": grid, "predicted": values, "is_told": np.array(told, dtype=float)}
+                curves.append({"case": case, "scoring": scoring, **curve})
                 for beta in grid if best else BETAS:
                     attentive = replace(model, scoring=scoring, inverse_temperature=beta)
                     seen = simulate(attentive, n_trials=_trials(quick), rng=rng).squared_overlap
@@ -98,7 +99,7 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
                             "case": case,
                             "scoring": scoring,
                             "beta": beta,
-                            "predicted": _predicted(model, scoring, beta),
+                            "predicted": _predicted(model, scoring, beta)[0],
                             "observed": mean,
                             "standard_error": error,
                         }
@@ -106,13 +107,16 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
     return {"curves": long_table(curves), "points": long_table(points)}
 
 
-def _predicted(model: QueryAttention, scoring: Scoring, beta: float) -> float:
+def _predicted(model: QueryAttention, scoring: Scoring, beta: float) -> tuple[float, bool]:
+    """Return the overlap, and whether a warning says that single tokens take over."""
     attentive = replace(model, scoring=scoring, inverse_temperature=float(beta))
-    return float(predict(attentive).squared_overlap)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", RegimeWarning)
+        return float(predict(attentive).squared_overlap), bool(told)
 
 
 def draw(tables: Tables) -> "Figure":
-    """Draw the overlap against the inverse temperature for both cases."""
+    """Draw the overlap against the inverse temperature; dotted where `predict` warns."""
     import matplotlib.pyplot as plt
 
     figure, both = plt.subplots(1, 2, figsize=(7.6, 3.3))
@@ -120,7 +124,9 @@ def draw(tables: Tables) -> "Figure":
         for scoring, color in SCORINGS.items():
             curve = rows(tables["curves"], case=case, scoring=scoring)
             seen = rows(tables["points"], case=case, scoring=scoring)
-            axes.plot(curve["beta"], curve["predicted"], color=color, label=scoring)
+            sure = np.where(curve["is_told"], np.nan, curve["predicted"])
+            axes.plot(curve["beta"], sure, color=color, label=scoring)
+            axes.plot(curve["beta"], curve["predicted"], ":", color=color, linewidth=1)
             axes.errorbar(
                 seen["beta"],
                 seen["observed"],

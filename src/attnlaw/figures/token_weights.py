@@ -12,7 +12,7 @@ from attnlaw.figures.figure import Check, Pieces, Tables, long_table, rows, summ
 from attnlaw.models import PooledSequences, Vocabulary
 from attnlaw.plotting import style
 from attnlaw.simulation import simulate
-from attnlaw.theory import first_order_smoothing, predict
+from attnlaw.theory import first_order_smoothing, predict, smoothing_overlaps
 from attnlaw.weights import mean_weights
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ SECONDS = (25.0, 120.0)
 DIMENSION, TOKENS, SAMPLES = 160, 800, 800
 NORMS = np.array([0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5])
 FINE = np.linspace(0.3, 3.6, 100)
+FINE_SMOOTHINGS = np.geomspace(10**-5.5, 10**-1.5, 60)
 SMOOTHINGS = 10.0 ** np.array([-5.5, -5, -4.5, -4, -3.5, -3, -2.5, -2, -1.5])
 KINDS = {
     "uniform": "all tokens alike",
@@ -101,6 +102,10 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
         base = _model("zipf", 1.5)
         star = first_order_smoothing(base)
         words = Vocabulary.zipf(TOKENS)
+        fine = {
+            "smoothing": FINE_SMOOTHINGS,
+            "predicted": smoothing_overlaps(base, FINE_SMOOTHINGS),
+        }
         for a in SMOOTHINGS:
             model = replace(base, vocabulary=words.with_importance("sif", a=a))
             mean, error = summary(simulate(model, DIMENSION, n, rng).squared_overlap)
@@ -117,6 +122,7 @@ def compute(quick: bool, rng: np.random.Generator) -> Tables:
         "curves": long_table(curves),
         "points": long_table(points),
         "smoothing": long_table(scan),
+        "smoothing_curve": fine,
     }
 
 
@@ -141,7 +147,8 @@ def draw(tables: Tables) -> "Figure":
     left.set_title("(a) lost to Zipf's law, and got back")
     left.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncol=2)
     table = tables["smoothing"]
-    right.plot(table["smoothing"], table["predicted"], color=style.BLUE, label="predicted")
+    curve = tables["smoothing_curve"]
+    right.plot(curve["smoothing"], curve["predicted"], color=style.BLUE, label="predicted")
     right.errorbar(
         table["smoothing"],
         table["observed"],
