@@ -71,52 +71,52 @@ def relative(found, exact):
     }
 
 
-def speed(n):
+def speed(n, piece=2**16):
+    """Both sides in turns, so that other work on the machine hits both; a line after each turn."""
     table, rng = smollm2(), np.random.default_rng(0)
-    ids = zipf_ids(n, len(table), rng)
-    corpus_statistics(ids[:1000], table)  # compiles
-    corpus_statistics(ids[:1000], table, dtype=float)
+    corpus_statistics(zipf_ids(1000, len(table), rng), table)  # compiles
     ours = theirs = 0.0
-    count, total, square = 0, 0.0, 0.0
-    for k in range(0, n, 2**18):  # in turns, so that other work on the machine hits both
-        some = ids[k : k + 2**18]
-        seconds, _ = timed(corpus_statistics, some, table)
+    result = {}
+    for done in range(0, n, piece):
+        ids = zipf_ids(min(piece, n - done), len(table), rng)
+        seconds, found = timed(corpus_statistics, ids, table)
         ours += seconds
-        seconds, (m, s, q) = timed(plain, some, table)
+        seconds, (m, total, square) = timed(plain, ids, table)
         theirs += seconds
-        count, total, square = count + m, total + s, square + q
-    exact = square / count - np.outer(total / count, total / count)
-    whole, found = timed(corpus_statistics, ids, table)
-    double, twice = timed(corpus_statistics, ids, table, dtype=float)
-    memory = peak_memory(n)
-    return {
-        "sequences": n,
-        "plain NumPy, s": theirs,
-        "float32, s": whole,
-        "float32 in turns, s": ours,
-        "times as fast": theirs / ours,
-        "float64, s": double,
-        "float64, times as fast": theirs / double,
-        "error of float32": relative(found.covariance, exact),
-        "error of float64": relative(twice.covariance, exact),
-        "peak memory, GiB": memory / 2**30,
-    }
+        result |= {
+            "sequences": done + m,
+            "plain NumPy, s": theirs,
+            "float32, s": ours,
+            "times as fast": theirs / ours,
+        }
+        if done == 0:
+            exact = square / m - np.outer(total / m, total / m)
+            result["error of float32"] = relative(found.covariance, exact)
+            corpus_statistics(ids[:1000], table, dtype=float)
+            double, twice = timed(corpus_statistics, ids, table, dtype=float)
+            result["float64, times as fast"] = theirs / double
+            result["error of float64"] = relative(twice.covariance, exact)
+        print(json.dumps(result), flush=True)
+    seconds, memory = one_process(n)
+    return result | {"peak memory, GiB": memory / 2**30, "one process, processor s": seconds}
 
 
-def peak_memory(n):
-    """Resident memory of a process that maps the ids and does one pass, all libraries included."""
+def one_process(n):
+    """Processor time and resident memory of a process that maps the ids and does one pass."""
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "ids.npy"
+        path, place = Path(folder) / "ids.npy", Path(folder) / "table.npy"
         table = smollm2()
         np.save(path, zipf_ids(n, len(table), np.random.default_rng(0)))
-        np.save(Path(folder) / "table.npy", table)
+        np.save(place, table)
         code = (
-            "import resource, numpy as np\nfrom attnlaw.sweeps import corpus_statistics\n"
-            f"corpus_statistics({str(path)!r}, np.load({str(Path(folder) / 'table.npy')!r}))\n"
+            "import resource, time, numpy as np\nfrom attnlaw.sweeps import corpus_statistics\n"
+            f"table = np.load({str(place)!r})\nstart = time.process_time()\n"
+            f"corpus_statistics({str(path)!r}, table)\nprint(time.process_time() - start)\n"
             "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
-    return 1024 * int(done.stdout)
+    seconds, memory = done.stdout.split()
+    return float(seconds), 1024 * int(memory)
 
 
 def path(n, low=1e-4, high=1e-2):

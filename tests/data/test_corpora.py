@@ -83,6 +83,21 @@ def test_zarr_folders_are_read(tmp_path, documents):
     assert read(open_corpus(array)) == documents
 
 
+@pytest.mark.parametrize("kind", ["u1", "<i2", ">i4", "<u8", ">i8"])
+def test_ids_of_any_type_are_read(tmp_path, kind):
+    ids = np.arange(120).reshape(30, 4).astype(kind)
+    np.save(tmp_path / "ids.npy", ids)
+    blocks = list(open_corpus(tmp_path / "ids.npy").blocks(0))
+    assert all(b.values.dtype in (np.int32, np.int64) and b.values.dtype.isnative for b in blocks)
+    assert read(open_corpus(tmp_path / "ids.npy")) == ids.tolist()
+
+
+def test_numbers_that_are_not_whole_among_ids_are_named(tmp_path):
+    (tmp_path / "a.jsonl").write_text("[1, 2]\n[3, 4]\n\n[5, 6.5]\n[7, 8]\n")
+    with pytest.raises(ValueError, match=r"a.jsonl must hold token ids.* \[5.0, 6.5\] in line 4"):
+        read(open_corpus(tmp_path / "a.jsonl"))
+
+
 def test_several_files_are_one_corpus(tmp_path, documents):
     first = written(tmp_path, "npy", documents[:200])
     second = written(tmp_path, "jsonl", documents[200:])

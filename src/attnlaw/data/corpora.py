@@ -38,6 +38,7 @@ from attnlaw.data.readers.lists import (
     record_batches,
     row_batches,
     row_name,
+    signed,
     stacked_lines,
 )
 
@@ -177,7 +178,7 @@ class Corpus:
                 labels = np.asarray(self.labels[rows_here]).astype(str)
             values = np.asarray(data[rows_here])
             if values.ndim == 2 and values.dtype.kind in "iu":
-                values = values[:, : self.max_length]
+                values = signed(values[:, : self.max_length])
             yield Block(values, labels, name, partial(row_name, first))
 
 

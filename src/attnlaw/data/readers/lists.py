@@ -25,6 +25,7 @@ __all__ = [
     "record_batches",
     "row_batches",
     "row_name",
+    "signed",
     "stacked_lines",
 ]
 
@@ -155,7 +156,7 @@ def _laid_out(
         k = int(np.searchsorted(np.cumsum(lengths), int(flat.argmin()), side="right"))
         raise bad_file(path, "hold token ids, from 0 on", f"{flat.min()} in {where(k)}")
     if lengths.min() == L:
-        return flat.reshape(-1, L)[:, :max_length]
+        return signed(flat.reshape(-1, L)[:, :max_length])
     L = min(L, max_length)
     ids = np.full((len(lengths), L), -1, dtype=np.int64)
     starts = np.cumsum(lengths) - lengths
@@ -213,11 +214,16 @@ def stacked_lines(
     """Return rows of a file of lines as one array."""
     lengths = np.array([len(row) for row in rows])
     kinds = [row.dtype.kind for row in rows]
-    if len(set(kinds)) > 1 and lengths.min() < lengths.max():  # whole numbers among vectors pass
+    if len(set(kinds)) > 1:
         k = next(k for k, kind in enumerate(kinds) if kind != kinds[0])
         found = f"{rows[k].tolist()[:3]} in {where(k)} beside {rows[0].tolist()[:3]}"
         raise bad_file(Path(name), "hold token ids, or vectors of one length", found)
     return _laid_out(name, where, np.concatenate(rows), lengths, max_length)
+
+
+def signed(ids: NDArray[Any]) -> NDArray[Any]:
+    """Return whole numbers of any type and byte order as the loops take them."""
+    return ids if ids.dtype in (np.int32, np.int64) and ids.dtype.isnative else ids.astype("i8")
 
 
 def row_name(first: int, k: int) -> str:
