@@ -20,6 +20,7 @@ __all__ = ["can_compile", "pool_token_ids", "pool_with_weights", "sif_nodes"]
 
 PAIR_ERROR = 1e-5  # of the weight that a path of SIF gives a pair of tokens, at most
 GRID = 81  # frequencies at which that is looked at
+TILE = 192  # columns that are pooled with all weightings, one after the other
 
 Floats = NDArray[np.floating]
 Ids = NDArray[np.integer]
@@ -232,14 +233,16 @@ def _weighted_loop(ids: Any, table: Any, token_weights: Any, shift: Any, out: An
         for k in range(K):
             for j in range(d):
                 out[k, i, j] = -shift[k, j]
-        for t in range(0, m, 4):
-            a, b = table[kept[t]], table[kept[t + 1]]
-            c, e = table[kept[t + 2]], table[kept[t + 3]]
-            for k in range(K):
-                p, q, r, s = g[t, k], g[t + 1, k], g[t + 2, k], g[t + 3, k]
-                x = out[k, i]
-                for j in range(d):
-                    x[j] += (p * a[j] + q * b[j]) + (r * c[j] + s * e[j])
+        for start in range(0, d, TILE):  # of columns: all weightings of a tile fit in a cache
+            stop = min(start + TILE, d)
+            for t in range(0, m, 4):
+                a, b = table[kept[t], start:stop], table[kept[t + 1], start:stop]
+                c, e = table[kept[t + 2], start:stop], table[kept[t + 3], start:stop]
+                for k in range(K):
+                    p, q, r, s = g[t, k], g[t + 1, k], g[t + 2, k], g[t + 3, k]
+                    x = out[k, i, start:stop]
+                    for j in range(stop - start):
+                        x[j] += (p * a[j] + q * b[j]) + (r * c[j] + s * e[j])
 
 
 def _positions_loop(ids: Any, weights: Any, table: Any, out: Any) -> None:
