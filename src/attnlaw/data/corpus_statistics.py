@@ -11,6 +11,7 @@ Records of two chunks merge into that of both (Chan, Golub and LeVeque, 1983), i
 numbers of the chunks decide: see `attnlaw.sweeps.corpus_run`.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -28,7 +29,7 @@ from attnlaw.data.pooled_tokens import pool_token_ids
 __all__ = ["CorpusPass", "CorpusStatistics"]
 
 RUN = 64  # sequences that follow each other and belong to the same half
-ROWS = 8192  # pooled at a time, at most
+BLOCK_BYTES = 2**24  # of pooled sequences held at a time: they stay in the cache
 PILOT = 256  # sequences whose mean is subtracted before products are formed
 
 
@@ -122,7 +123,7 @@ class CorpusPass:
     dtype: np.dtype[Any] = field(default_factory=lambda: np.dtype(np.float32))
 
     def __post_init__(self) -> None:
-        needed = 16 * self.size + 8 * self.n_weightings * ROWS * self.dimension
+        needed = 16 * self.size + 2 * BLOCK_BYTES
         require_memory(needed, "dimension", self.dimension, "covariances")
 
     @property
@@ -164,6 +165,12 @@ class CorpusPass:
         """Numbers in a record."""
         return int(self._parts["scatter"][0].stop)
 
+    @property
+    def _block_rows(self) -> int:
+        """Sequences of both halves that are pooled at a time: whole runs."""
+        each = self.dtype.itemsize * max(1, self.n_weightings * self.dimension)
+        return 2 * RUN * (min(2**13, max(2**11, 2 * BLOCK_BYTES // each)) // (2 * RUN))
+
     def view(self, record: Floats) -> dict[str, Floats]:
         """Return the parts of a record, as views."""
         return {name: record[at].reshape(shape) for name, (at, shape) in self._parts.items()}
@@ -182,29 +189,31 @@ class CorpusPass:
         K, d = self.n_weightings, self.dimension
         shift: NDArray[np.floating] | None = None
         sums, products = np.zeros((K, 2, d)), np.zeros((K, 2, d, d))
+        size = self._block_rows
+        space = np.empty(K * max(size // 2, PILOT) * d, self.dtype)
         place = 0
         with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
             for block in self.corpus.blocks(index):
                 self._count(block, parts)
-                for start in range(0, len(block.values) if K else 0, ROWS):
-                    rows = block.values[start : start + ROWS]
+                for start in range(0, len(block.values) if K else 0, size):
+                    rows = block.values[start : start + size]
                     if shift is None:
-                        pilot = self._pooled(rows[:PILOT], np.zeros((K, d), self.dtype))
+                        pilot = self._pooled(rows[:PILOT], np.zeros((K, d), self.dtype), space)
                         shift = pilot.mean(axis=1, dtype=np.float64).astype(self.dtype)
                     half = (place + np.arange(len(rows))) // RUN % 2
                     place += len(rows)
                     for h in (0, 1):
                         here = np.flatnonzero(half == h)
-                        X = self._pooled(rows[here], shift)
+                        X = self._pooled(rows[here], shift, space)
                         parts["n"][h] += len(here)
-                        found = np.ones(len(here), self.dtype) @ X
-                        if not np.isfinite(found).all():
-                            raise self._not_finite(block, start)
-                        sums[:, h] += found
+                        ones = np.ones(len(here), self.dtype)
                         for k in range(K):
+                            sums[k, h] += ones @ X[k]
                             products[k, h] += X[k].T @ X[k]
+                        if not np.isfinite(sums[:, h]).all():
+                            raise self._not_finite(block, start)
                         if block.labels is not None and self.classes:
-                            labels = block.labels[start : start + ROWS][here]
+                            labels = block.labels[start : start + size][here]
                             self._add_classes(X, shift, labels, parts)
         if K and shift is not None:
             self._centre(parts, shift, sums, products)
@@ -249,10 +258,13 @@ class CorpusPass:
         known = names[np.minimum(places, len(names) - 1)] == labels
         return np.where(known, places, len(names))
 
-    def _pooled(self, rows: NDArray[Any], shift: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Return pooled sequences less the shift, of each weighting: (K, n, d)."""
+    def _pooled(
+        self, rows: NDArray[Any], shift: NDArray[np.floating], space: NDArray[np.floating]
+    ) -> NDArray[np.floating]:
+        """Return pooled sequences less the shift, of each weighting, in `space`: (K, n, d)."""
         if self.table is not None:
-            X = np.empty((len(shift), len(rows), self.dimension), self.dtype)
+            shape = (len(shift), len(rows), self.dimension)
+            X = space[: math.prod(shape)].reshape(shape)
             if len(rows):
                 pool_token_ids(rows, self.table, self.token_weights, shift, X)
             return X
@@ -260,7 +272,7 @@ class CorpusPass:
         return (pooled[None] - shift[:, None].astype(np.float64)).astype(self.dtype)
 
     def _not_finite(self, block: Block, start: int) -> ValueError:
-        rows = block.values[start : start + ROWS].reshape(-1, *self.corpus.shape)
+        rows = block.values[start : start + self._block_rows]
         finite = np.isfinite(rows).reshape(len(rows), -1).all(axis=1)
         if finite.all():
             what = f"small enough for sums of {self.dtype}"
