@@ -213,9 +213,9 @@ print(json.dumps({"chunks at the start": seen[0], "chunks": seen[-1],
 
 
 def disk(gigabytes, dimension=16):
-    """A corpus that repeats a million sequences, so that its covariance is known."""
+    """A corpus that repeats 131,072 sequences, so that its covariance is known."""
     table = np.ascontiguousarray(smollm2()[:, :dimension])
-    base = zipf_ids(2**20, len(table), np.random.default_rng(5))
+    base = zipf_ids(2**17, len(table), np.random.default_rng(5))
     copies = max(2, round(gigabytes * 1e9 / base.nbytes))
     with tempfile.TemporaryDirectory() as folder:
         np.save(Path(folder) / "table.npy", table)
