@@ -413,3 +413,10 @@ def test_pictures_are_written(run, tmp_path, arguments):
     code, _, err = run(*words, "--plot", str(path))
     assert (code, err) == (0, f"attnlaw: note: picture in {path}\n")
     assert path.read_text().startswith("<?xml")
+
+
+def test_plan_says_what_token_weights_bring(run_json):
+    document = run_json("plan", "--zipf", "1", "--vocab-size", "400", "--vocab-ratio", "0.25")
+    words = document["token_weights"]
+    assert words["squared_overlap"] > document["squared_overlap"] == words["uniform_overlap"]
+    assert "token_weights" not in run_json("plan")

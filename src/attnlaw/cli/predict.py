@@ -110,6 +110,7 @@ PLAN_EPILOG = """\b
 Examples:
   attnlaw plan --squared-overlap 0.8 --vocab-ratio 0.05 --dimension 768
   attnlaw plan --squared-overlap 0.95 --weights optimal --json
+  attnlaw plan --zipf 1 --vocab-size 2000
 """
 
 
@@ -131,7 +132,7 @@ def plan(
     """Find the samples, vocabulary or signal that a wanted overlap takes.
 
     Each need is found with everything else as the options say; what cannot be reached is null
-    in JSON, empty in CSV.
+    in JSON, empty in CSV. With --zipf also what the best token weights bring.
     """
     model = model_from(**settings)
     for name in SYMBOLS:
@@ -146,8 +147,12 @@ def plan(
         name: getattr(needs, name) or None for name in ("sample_ratio", "vocab_ratio")
     }
     needed |= {} if dimension is None else {"n_samples": N, "n_vocab": V}
+    best = al.optimal_importance(model) if model.tokens_differ else None
     if as_json:
         document = {"model": describe_model(model, settings), "squared_overlap": predicted}
+        if best is not None:
+            names = ("smoothing", "squared_overlap", "uniform_overlap")
+            document["token_weights"] = {name: getattr(best, name) for name in names}
         print_json(document | {"plan": needed, "obstacles": needs.obstacles})
         return
     if as_csv:
@@ -169,10 +174,16 @@ def plan(
             ["ceiling of the table", needs.ceiling],
             ["infinitely many samples", needs.sample_limit],
             ["infinite vocabulary", needs.vocab_limit],
+            *(_weights_row(best) if best is not None else ()),
         ],
     )
     for sentence in needs.obstacles:
         say(sentence)
+
+
+def _weights_row(best: al.theory.OptimalImportance) -> list[list[Any]]:
+    """Return what the best token weights bring, with everything else as it is."""
+    return [[f"token weights 1/(p + {best.smoothing:.2g})", best.squared_overlap]]
 
 
 def _need(ratio: Real, number: Real | None) -> tuple[Real | str, str]:

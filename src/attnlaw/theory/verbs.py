@@ -122,7 +122,8 @@ def plan(model: object, squared_overlap: ArrayLike = 0.8) -> Plan:
     -------
     Plan
         Where a need cannot be met, its ratio is 0 (the signal infinite). Models with several
-        outliers have an axis of them at the end.
+        outliers have an axis of them at the end. What other weights of tokens or positions would
+        bring say `optimal_importance` and `optimal_weights`.
 
     Examples
     --------
