@@ -10,6 +10,7 @@ import pytest
 from drawn_heads import queries_and_keys, scores, softmax
 from spelled_files import npy_bytes, safetensors_bytes
 
+from attnlaw import diagnostics
 from attnlaw.diagnostics import inspect_heads
 
 RNG = np.random.default_rng(0)
@@ -83,8 +84,8 @@ def test_writes_page_table_picture_and_document(run, maps_file, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_model_reads_texts_and_is_ablated(run, run_json, tmp_path):
-    """Two pieces of a file and one text; a second run takes what the first measured."""
+def test_a_model_reads_texts_and_is_ablated(run, run_json, tmp_path, monkeypatch):
+    """Two pieces of a file and one text; stopped in the middle of ablation, and run again."""
     tiny_models = pytest.importorskip("tiny_models")
     pytest.importorskip("torch", reason=tiny_models.WHY)
     transformers = pytest.importorskip("transformers", reason=tiny_models.WHY)
@@ -103,12 +104,28 @@ def test_a_model_reads_texts_and_is_ablated(run, run_json, tmp_path):
         "2", "--text", tiny_models.words(20, 7), "--tokens", "30", "--draws", "5", "--ablate",
         "head", "--out", str(out),
     ]  # fmt: skip
+    right = diagnostics.ablate_heads
+
+    def stopped(*args, progress, **options):
+        def stop(share):
+            if share > 0.5:
+                raise KeyboardInterrupt
+
+        return right(*args, progress=stop, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(diagnostics, "ablate_heads", stopped)
+        assert run(*arguments)[0] == 130
+    assert json.loads((out / "heads.json").read_text())["heads"][0]["effect"] > 0
+    first = json.loads((out / "ablation-head.json").read_text())["layers"]
+    assert len(first) == 2
     document = run_json(*arguments)
     assert document["n_tokens"] == [20, 30, 30]
     assert document["effect_unit"] == "KL divergence, nats a token"
     assert all(head["ablation"] > 0 for head in document["heads"])
     journal = json.loads((out / "ablation-head.json").read_text())
     assert len(journal["layers"]) == 3
+    assert journal["layers"][:2] == first
     code, text, _ = run(*arguments[:-4], "--ablate", "layer", "--no-effect", "--rows", "2")
     assert code == 0
     assert "Layers ablated" in text
