@@ -133,7 +133,7 @@ class Kernel:
     def coefficient(self, k: int, rs: Floats) -> Floats:
         """√N_k b_k for norms whose product is r s."""
         b = harmonic_coefficient(k, self.beta * self.d**0.5 * rs, self.d)
-        return np.asarray(b * harmonic_dimension(self.d, k) ** 0.5)
+        return np.asarray(b * min(harmonic_dimension(self.d, k), 10**300) ** 0.5)
 
     def ratio(self, k: int) -> float:
         """ρ_k = n/N_k; the heads of a mean add up the latent dimensions of their keys."""

@@ -122,7 +122,7 @@ def tokens_profile(model: SelfAttention) -> AttentionProfile:
     kernel = Kernel(model)
     modes, _ = kernel.modes(_RESOLVED)
     w, h = kernel.weights, 1 if kernel.is_mean else kernel.h
-    felt = np.array([mode.degree > 1 and mode.ratio < _STRUCTURE for mode in modes])
+    felt = np.array([mode.degree > 1 and mode.ratio < _STRUCTURE for mode in modes], dtype=bool)
     drawn = energies(kernel, [mode for mode, f in zip(modes, felt, strict=True) if not f])
     rows, columns = _balanced(_Side.of(w, drawn.rows), _Side.of(w, drawn.columns), h)
     blocks, noise, term = (
