@@ -118,7 +118,7 @@ def view(values: Values, look: Look, extra: Any) -> View:
     top = max(max(trace["y"][3:], default=1.0) for trace in traces)
     edge = "edge of the limit" if is_limit else "largest, expected"
     traces.append(vertical(ends[0] ** 0.5, top, edge, look))
-    matrix = "√n A⊥" if head.depth == 1 else "the product of layers"
+    matrix = "√n A⊥" if head.depth == 1 else "the product"
     return View(
         figure=figure(
             look,
