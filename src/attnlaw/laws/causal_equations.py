@@ -370,7 +370,10 @@ def _chain(walk: Complexes, information: Complexes) -> Complexes:
 
 def _product(A: Complexes, B: Complexes) -> Complexes:
     """Matrix products, points last."""
-    return np.asarray((A[:, :, None] * B).sum(axis=1))
+    total = A[:, 0, None] * B[0]
+    for k in range(1, len(B)):
+        total += A[:, k, None] * B[k]
+    return np.asarray(total)
 
 
 def _solution(A: Complexes, sides: Complexes) -> Complexes:

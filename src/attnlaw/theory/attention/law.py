@@ -292,7 +292,7 @@ def _causal_law(model: SelfAttention, order: str) -> Law:
         law = _finite_causal_law(_key(head))
     for ratio in projections(model):
         law = law @ MarchenkoPastur(ratio)
-    return law * scale
+    return law if scale == 1 else law * scale  # the same object, which keeps its table
 
 
 @lru_cache(maxsize=128)
