@@ -326,7 +326,9 @@ def test_most_searches_decide_and_of_equals_that_on_all_texts():
 
     def chosen(*pipelines):
         empty = np.empty(0)
-        return module.Validation(chosen=pipelines, best=empty, mean=empty, groups=empty)
+        return module.Validation(
+            chosen=pipelines, best=empty, mean=empty, groups=empty, folds=empty
+        )
 
     assert _most_found(found, chosen(b, b, MEAN, c)) == b
     assert _most_found(found, chosen(b, MEAN, c, c)) == a  # c was not tried on all texts
@@ -343,6 +345,22 @@ def test_noise_is_left_to_the_mean_at_the_level_claimed(n):
         y = rng.permutation(np.arange(n) % 2)
         wrong += advise_pooling(T, labels=y, goal=goals[i % 4], rng=i).best != MEAN
     assert wrong <= 3 + 2 * np.sqrt(3)
+
+
+def test_the_interval_of_clusters_is_that_of_folds_where_it_is_wider():
+    """Values hardly vary within a fold, but folds do: k-means started elsewhere."""
+    from attnlaw.diagnostics.pooling.advice import _interval
+
+    folds = np.repeat(np.arange(4), 50)
+    values = np.array([0.0, 0.1, 0.2, 0.1])[folds] + np.tile([-0.01, 0.01], 100)
+    held_out = module.Validation(
+        chosen=(), best=values, mean=values, groups=np.arange(200), folds=folds
+    )
+    _, (low, high) = _interval(values, held_out, "clustering")
+    assert_allclose((low + high) / 2, 0.1)
+    assert_allclose((high - low) / 2, 3.182446 * np.sqrt(0.02 / 3) / 2, rtol=1e-5)  # t, 3 degrees
+    _, (low, high) = _interval(values, held_out, "retrieval")
+    assert (high - low) / 2 < 0.02
 
 
 def test_names_say_every_choice():

@@ -241,9 +241,9 @@ def _assembled(
     majority = None
     if task.labels is not None and task.goal != "clustering":
         majority = float(np.bincount(task.labels).max() / N)
-    score, score_interval = _interval(held_out.best, held_out.groups)
-    mean, mean_interval = _interval(held_out.mean, held_out.groups)
-    gain, gain_interval = _interval(held_out.best - held_out.mean, held_out.groups)
+    score, score_interval = _interval(held_out.best, held_out, task.goal)
+    mean, mean_interval = _interval(held_out.mean, held_out, task.goal)
+    gain, gain_interval = _interval(held_out.best - held_out.mean, held_out, task.goal)
     real = gain_interval[0] > 0 and (majority is None or score > majority)
     winner = _most_found(found, held_out)
     best = winner if real else MEAN
@@ -300,11 +300,20 @@ def _most_found(found: Found, held_out: Validation) -> PoolingPipeline:
     return max(tried, key=lambda pipeline: votes[pipeline])
 
 
-def _interval(values: Floats, groups: NDArray[np.intp]) -> tuple[float, Interval]:
-    """Return the mean, and its interval with the variance of cross-validation."""
-    centre = float(values.mean())
+def _interval(values: Floats, held_out: Validation, goal: str) -> tuple[float, Interval]:
+    """Return the mean, and its interval with the variance of cross-validation.
+
+    Clusters depend on the starts of k-means, of which the texts of a fold know nothing: there it
+    is at least Student's of the means of the folds.
+    """
+    groups, centre = held_out.groups, float(values.mean())
     half = CROSS_VALIDATION * standard_error(values, groups)
     half *= simultaneous_quantile(1, len(np.unique(groups)))
+    if goal == "clustering":
+        n = int(held_out.folds.max()) + 1
+        means = np.bincount(held_out.folds, values) / np.bincount(held_out.folds)
+        spread = simultaneous_quantile(1, n) * float(means.std(ddof=1)) / np.sqrt(n)
+        half = max(half, spread)
     return centre, (centre - half, centre + half)
 
 

@@ -337,6 +337,7 @@ class Validation:
     best: Floats  # values of what was chosen
     mean: Floats  # values of the mean, of the same texts
     groups: NDArray[np.intp]  # of those texts
+    folds: NDArray[np.intp]  # in which they were held out
 
 
 def validate(
@@ -378,4 +379,5 @@ def validate(
         best=np.concatenate(best),
         mean=np.concatenate(mean),
         groups=np.concatenate(groups),
+        folds=np.repeat(np.arange(n_folds), [len(values) for values in best]),
     )
