@@ -206,6 +206,11 @@ def test_progress_rises_to_one():
         ({"goal": "retrieval"}, "goal must be left out without labels"),
         ({"labels": np.zeros(60)}, "2 to 200 classes"),
         ({"labels": np.zeros(5)}, "labels must be 60 numbers or words"),
+        ({"labels": ["a", None] * 30}, "given for every sequence, got 'none in row 1'"),
+        (
+            {"labels": ["a", "b", float("nan")] * 20},
+            "given for every sequence, got 'none in row 2'",
+        ),
         ({"labels": np.arange(60) % 2, "pairs": [[0, 1]]}, "left out beside labels"),
         ({"pairs": np.zeros((3, 2), int), "scores": [1, 2, 3]}, "at least 12 pairs"),
         ({"pairs": np.full((20, 2), 99), "scores": np.arange(20)}, "from 0 to 59"),

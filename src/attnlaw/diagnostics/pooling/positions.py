@@ -160,8 +160,14 @@ def compare_positions(
 
 def checked_labels(labels: Any, n: int) -> NDArray[np.generic]:
     """Return labels as an array of numbers or words; those of pandas may be categories."""
-    y = converted("labels", labels.to_numpy() if hasattr(labels, "to_numpy") else labels)
-    y = np.asarray(y)
+    given = labels.to_numpy() if hasattr(labels, "to_numpy") else labels
+    if isinstance(given, list | tuple) or getattr(given, "dtype", None) == np.dtype(object):
+        missing = [row for row, label in enumerate(given) if _is_missing(label)]
+        if missing:
+            raise invalid_argument(
+                "labels", "given for every sequence", f"none in row {missing[0]}"
+            )
+    y = np.asarray(converted("labels", given))
     if y.dtype.kind == "O":
         kinds = {type(label) for label in y.ravel().tolist()}
         if kinds <= {str} or kinds <= {bool, int, float}:
@@ -177,6 +183,12 @@ def checked_labels(labels: Any, n: int) -> NDArray[np.generic]:
         found = f"{len(classes)} classes, the smallest of {counts.min()}"
         raise invalid_argument("labels", "2 to 200 classes with at least 4 sequences each", found)
     return y
+
+
+def _is_missing(label: Any) -> bool:
+    """Return whether a label is None, NaN, or what pandas has for them."""
+    nothing = type(label).__name__ in ("NoneType", "NAType", "NaTType")
+    return nothing or (isinstance(label, float) and label != label)
 
 
 def cut_sequences(data: Sequences, length: int) -> tuple[Sequences, int]:
