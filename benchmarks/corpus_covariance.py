@@ -215,20 +215,22 @@ print(json.dumps({"chunks at the start": seen[0], "chunks": seen[-1],
 def disk(gigabytes, dimension=16):
     """A corpus that repeats 131,072 sequences, so that its covariance is known."""
     table = np.ascontiguousarray(smollm2()[:, :dimension])
-    base = zipf_ids(2**17, len(table), np.random.default_rng(5))
+    base = zipf_ids(2**17, len(table), np.random.default_rng(5)).astype(np.int64)
     copies = max(2, round(gigabytes * 1e9 / base.nbytes))
     with tempfile.TemporaryDirectory() as folder:
         np.save(Path(folder) / "table.npy", table)
         with (Path(folder) / "ids.npy").open("wb") as file:
             shape = (copies * len(base), L)
-            header = {"descr": "<i4", "fortran_order": False, "shape": shape}
+            header = {"descr": "<i8", "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_2_0(file, header)
             for _ in range(copies):
                 base.tofile(file)
         size = (Path(folder) / "ids.npy").stat().st_size
         command = [sys.executable, "-c", DISK, folder]
         first = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        time.sleep(30)
+        state = Path(folder) / "store" / "chunks.state"
+        while not state.exists() and first.poll() is None:
+            time.sleep(0.1)
         first.kill()
         first.wait()
         done = subprocess.run(command, capture_output=True, text=True)

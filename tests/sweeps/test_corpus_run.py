@@ -128,7 +128,8 @@ def test_tokens_are_counted_without_a_table(ids):
     ("options", "words"),
     [
         ({"n_jobs": 2}, "store must be a directory when other processes take part"),
-        ({"n_jobs": 2, "store": "s"}, "sources must be files, which other processes can read"),
+        ({"n_jobs": 2, "store": "s"}, "sources must be files, which other processes and later"),
+        ({"store": "s"}, "sources must be files, which other processes and later runs can read"),
         ({"sif": [0.0]}, "sif must be one or more numbers above 0"),
         ({"sif": [0.1], "token_weights": [1]}, "token_weights must be left out"),
         ({"token_weights": np.ones(3)}, r"token_weights must be of shape \(50, K\)"),

@@ -95,8 +95,8 @@ def corpus_statistics(
     dtype : float32 or float64
         In what tokens are pooled and products formed; sums over blocks are float64.
     store : str or Path, optional
-        Directory in which the pass is kept; the same call goes on with it after a kill. Needed
-        as soon as other processes take part, who must be able to read it.
+        Directory in which the pass over files is kept; the same call goes on with it after a
+        kill. Needed as soon as other processes take part, who must be able to read it.
     n_jobs : int
         Number of local processes; with 1 everything is done here.
     scheduler, security
@@ -268,8 +268,8 @@ class _Runner:
         if self.store is None:
             self._compute(CorpusWork(plan, {}), tree, None)
             return plan.statistics(tree.result())
-        if not plan.corpus.is_stored and (self.n_jobs > 1 or self.scheduler is not None):
-            what = "files, which other processes can read"
+        if not plan.corpus.is_stored:
+            what = "files, which other processes and later runs can read"
             raise invalid_argument("sources", what, plan.corpus.names[0])
         folder = self.store / name if name else self.store
         with writable(folder):
