@@ -368,6 +368,19 @@ def test_the_interval_of_clusters_is_that_of_folds_where_it_is_wider():
     assert (high - low) / 2 < 0.02
 
 
+def test_few_texts_are_left_to_the_mean():
+    """However large the gain: intervals of a handful of answers are not to be trusted."""
+    rng = np.random.default_rng(20)
+    T, y = rng.standard_normal((42, 4, 6)), np.arange(42) % 2
+    T[:, 3, 0] += 20 * (y - 0.5)
+    T[:, :3, 0] -= 6.67 * (y - 0.5)[:, None]  # nothing is left in the mean
+    few = advise_pooling(T[:36], labels=y[:36])
+    assert few.gain_interval[0] > 0
+    assert few.best == MEAN
+    assert "fewer than 40 cannot tell poolings apart" in few.notes[-1]
+    assert advise_pooling(T, labels=y).best != MEAN
+
+
 def test_names_say_every_choice():
     assert PoolingPipeline().name == "mean"
     assert PoolingPipeline(pooling="max", components_removed=0).name == "max, centred"

@@ -38,6 +38,7 @@ __all__ = ["PoolingAdvice", "advise_pooling"]
 Interval = tuple[float, float]
 
 ACCURACIES = ("classification", "centroid", "retrieval")
+FEWEST = 40  # texts, or pairs, from which another pooling than the mean is recommended
 EVALUATED_ON = 20_000  # texts that are looked at
 VALIDATED, CURVES = 0.75, 0.95  # share of the work that is done by then, about
 
@@ -166,9 +167,9 @@ def advise_pooling(
     that is repeated without each fold and scored on it: the gain over the mean is that of the
     whole procedure on texts that it has not seen, with one comparison. A search keeps to the mean
     where nothing gains a standard error. Recommended is what most of these searches find, and the
-    mean unless the interval of the gain lies above zero and the score above that of always
-    answering the largest class. Without labels or pairs the score is reliability: how often the
-    second half of a text is nearer to the first than that of another text.
+    mean unless there are 40 texts, the interval of the gain lies above zero and the score above
+    that of always answering the largest class. Without labels or pairs the score is reliability:
+    how often the second half of a text is nearer to the first than that of another text.
 
     Examples
     --------
@@ -244,7 +245,8 @@ def _assembled(
     score, score_interval = _interval(held_out.best, held_out, task.goal)
     mean, mean_interval = _interval(held_out.mean, held_out, task.goal)
     gain, gain_interval = _interval(held_out.best - held_out.mean, held_out, task.goal)
-    real = gain_interval[0] > 0 and (majority is None or score > majority)
+    few = len(np.unique(held_out.groups)) < FEWEST
+    real = not few and gain_interval[0] > 0 and (majority is None or score > majority)
     winner = _most_found(found, held_out)
     best = winner if real else MEAN
     fitted = found.fit(best, corpus)
@@ -257,7 +259,7 @@ def _assembled(
         statistics = token_statistics(corpus.ids, corpus.data.mask, found.smoothing)
     words = _verdict(task.goal, best, score, mean, gain_interval, majority, held_out)
     more = _labels_or_pooling(best, gain, curve, mean_curve)
-    notes = []
+    notes = [f"The mean is kept: fewer than {FEWEST} cannot tell poolings apart."] if few else []
     if statistics is not None:
         notes.append(
             f"Of {statistics.n_types} different tokens a mean is as good as "
