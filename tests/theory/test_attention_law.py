@@ -227,7 +227,7 @@ def test_regime_is_named_with_its_number():
     with pytest.warns(al.RegimeWarning, match=r"√\(log n\) = 2\.63.*relative variance 38\.9"):
         al.law(head(1000, 64, 3.0), "first")
     with pytest.warns(al.RegimeWarning, match=r"2\.5 is above 1\.7.* causal") as caught:
-        al.law(head(100, 100, 2.5, causal=True))
+        al.law(head(100, 100, 2.5, causal=True), "tokens")
     assert caught[0].filename == __file__  # the caller is to blame, not the library
     with pytest.warns(al.RegimeWarning, match="relative variance") as caught:
         al.law(head(1000, 1000, 1.5), "first")

@@ -35,6 +35,19 @@ def test_every_temperature_has_a_possible_law(beta, causal):
 
 
 @pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("n", "d", "beta"), [(2, 1, 2.0), (12, 2, 1e8), (3, 1, 0.5)])
+def test_heads_of_one_or_two_dimensions_have_a_possible_law(n, d, beta, causal):
+    model = head(n, d, beta, causal=causal)
+    law = al.law(model)
+    cdf = law.cdf(np.r_[0.0, np.geomspace(1e-200, 1e6, 100)])
+    assert (np.diff(cdf) >= 0).all()
+    assert ((cdf >= 0) & (cdf <= 1)).all()
+    assert 0 <= law.moment(1) <= n - 1 + 1e-9
+    with pytest.warns(al.RegimeWarning, match="is below 3"):
+        al.predict(model)
+
+
+@pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("beta", [1.5, 3.0, 8.0])
 def test_norm_is_exact(beta, causal):
     model = head(80, 20, beta, causal=causal)

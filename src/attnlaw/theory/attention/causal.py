@@ -195,8 +195,10 @@ def _left_by_sink(kernel: Kernel, sink: float) -> tuple[Floats, Floats]:
     return mean + (squares - mean) / kernel.h**0.5, weights
 
 
-def causal_energies(model: SelfAttention) -> tuple[Floats, float]:
+def causal_energies(model: SelfAttention, *, whole: bool = False) -> tuple[Floats, float]:
     """Exact mean energy i E ΣA² − 1 of rows 1 … n, and the share of the key-norm term in the law.
+
+    That share is 0 where the law is `whole`.
 
     Examples
     --------
@@ -207,7 +209,7 @@ def causal_energies(model: SelfAttention) -> tuple[Floats, float]:
     array([0.    , 0.52  , 0.9375])
     """
     rows = causal_row_energies(_kernel(model), model.n_tokens)
-    return rows, causal_head(model).term_energy
+    return rows, 0.0 if whole else causal_head(model).term_energy
 
 
 def _kernel(model: SelfAttention) -> Kernel:

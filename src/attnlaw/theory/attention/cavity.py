@@ -91,15 +91,16 @@ def _heavy_rows(model: SelfAttention, lengths: NDArray[np.intp], sweep: int) -> 
     # upper tails of the order statistics: 1 − v_k = Π (uniform)^{1/(i−j)}
     left = np.maximum(i - np.arange(K), 1)
     tails = -np.expm1(np.cumsum(np.log(strata[:, :K]) / left, axis=1))
+    other = max((d - 1) / 2, 1e-9)  # half the dimensions across the query
     if model.qk_norm:
-        sine = betaincinv((d - 1) / 2, 0.5, 2 * np.minimum(tails, 1 - tails))  # squared
+        sine = betaincinv(other, 0.5, 2 * np.minimum(tails, 1 - tails))  # squared
         x = np.asarray(np.sign(0.5 - tails) * np.sqrt(d * (1 - sine)), dtype=float)
         spread = np.full(P, model.inverse_temperature)
         place = u[:, K : 2 * K]
     else:
         x = np.asarray(-ndtri(tails), dtype=float)
         spread = model.inverse_temperature * np.sqrt(2 * gammaincinv(d / 2, strata[:, -1]) / d)
-        squared_norm = x**2 + 2 * gammaincinv((d - 1) / 2, u[:, K : 2 * K])
+        squared_norm = x**2 + 2 * gammaincinv(other, u[:, K : 2 * K])
         place = np.asarray(gammainc(d / 2, 0.5 * squared_norm), dtype=float)
     if model.causal:
         columns = _columns_before(u[:, 2 * K : 3 * K], place)

@@ -63,10 +63,6 @@ class Kernel:
 
     def __init__(self, model: SelfAttention, n_nodes: int | None = None) -> None:
         self.n, self.d, self.h = model.n_tokens, model.head_dimension, model.n_heads
-        if self.d < 3:
-            raise invalid_argument(
-                "head_dimension", "at least 3 for this order of the law", self.d
-            )
         if model.inverse_temperature == 0:
             raise invalid_argument("inverse_temperature", "above 0 for this order of the law", 0.0)
         self.row_beta = float(model.inverse_temperature)
@@ -141,6 +137,10 @@ class Kernel:
 
     def modes(self, least_ratio: float) -> tuple[list[Mode], Floats]:
         """Modes of degree ≥ 1 with ρ ≥ least_ratio, and the energy of all others (r × s)."""
+        if self.d < 3:
+            raise invalid_argument(
+                "head_dimension", "at least 3 for this order of the law", self.d
+            )
         t, w = self.norms, self.weights
         found: list[Mode] = []
         rest = np.zeros((t.size, t.size))

@@ -43,6 +43,7 @@ ORDERS = ("first", "powers", "norms", "tokens", "cavity", "frozen")
 _LEAST_BETA = 1e-3
 _CHANGE = 1.6, 2.6  # β up to which the order is "tokens", and from which it is "cavity"
 _CAUSAL_CHANGE = 1.25, 2.25  # the same for causal heads
+_NARROW_BETA = 0.8  # up to which heads of one or two dimensions have the limit law
 _NO_SLOPE = 1e-3  # slope times tokens below which it changes nothing
 _ALONE = 30.0  # slope from which a row sees one token
 _SMOOTHING = 0.01  # of a singular value: energies of rows are represented by a few nodes
@@ -76,8 +77,8 @@ def law_of_attention(model: SelfAttention, order: str = "auto") -> Law:
         How much of a finite head is taken into account, from little to all; see Notes. "auto" is
         "tokens", and "cavity" for a single head without a pattern at a large inverse temperature:
         from 2.6 on, or 2.25 if the head is causal. Below, from 1.6 (1.25) on, it is a mixture of
-        both, whose errors have opposite signs. It is "first" if head_dimension is below 3 and the
-        head is not causal.
+        both, whose errors have opposite signs. If head_dimension is below 3 it is "first" up to an
+        inverse temperature of 0.8 and "cavity" above, with a warning.
 
     Returns
     -------
@@ -222,7 +223,12 @@ def _frozen_law(model: SelfAttention) -> Law:
 def _best_order(model: SelfAttention) -> str:
     """Order that is nearest to drawn heads, "mixed" where "tokens" and "cavity" err oppositely."""
     if model.head_dimension < 3:
-        return "tokens" if model.causal else "first"
+        warn_regime(
+            f"head_dimension {model.head_dimension} is below 3: scores of all rows follow one or "
+            "two numbers for each token, which no law here knows; simulate_spectrum draws them.",
+        )
+        alone = model.n_heads == 1 and model.input_spectrum is None and not model.has_pattern
+        return "cavity" if alone and model.inverse_temperature > _NARROW_BETA else "first"
     share = _cavity_share(model)
     return "mixed" if 0 < share < 1 else ("cavity" if share else "tokens")
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from attnlaw._checks import Floats, invalid_argument
 from attnlaw._dispatch import answers
-from attnlaw.laws import CavityLaw, Law, MixtureLaw
+from attnlaw.laws import CausalLaw, CavityLaw, Law, MixtureLaw
 from attnlaw.models import SelfAttention
 from attnlaw.results import AttentionSpectrum
 from attnlaw.theory.attention.causal import causal_energies
@@ -125,11 +125,12 @@ def _predict_causal(model: SelfAttention, order: str) -> AttentionSpectrum:
     n, h = model.n_tokens, model.n_heads
     is_mean = model.combination == "mean"
     i = np.arange(1.0, n + 1)
-    if order == "first":
+    if isinstance(law, CausalLaw):
         energies, term = np.full(n, score_energy(model.inverse_temperature)), 0.0
     else:
         scale, beta = small_scale(model.inverse_temperature)
-        energies, term = causal_energies(replace(model, inverse_temperature=beta))
+        whole = _term_share(law) == 0
+        energies, term = causal_energies(replace(model, inverse_temperature=beta), whole=whole)
         energies, term = scale * energies, _term_share(law) * scale**2 * term
     left, right = (1 / h, 1 / h) if is_mean else (1.0, 1 / h)
     sigma, u, v = _leading_uniform(n)

@@ -38,7 +38,7 @@ _SCORES = 301
 
 _WIDE = 6.0  # spread of scores from which integrals are taken over u = tg
 _FROZEN = 18.0  # spread of scores above which coefficients of blocks do not change
-_NORMS = 12  # nodes for the norm of a query
+_NORMS = 8  # nodes for the norm of a query, more in few dimensions
 _SHORT = 24  # rows with a number of entries of their own
 _GROWTH = 0.08  # of the number of entries, between rows that splines connect
 _LIGHT = 0.006  # relative variance of the normaliser below which no entry weighs on it
@@ -133,7 +133,8 @@ def mean_energies(kernel: Kernel, lengths: Floats) -> Floats:
     """
     if kernel.equal_norms:
         return np.asarray(row_energies(kernel, lengths)[:, 0])
-    norms, weights = norm_rule(kernel.norm_dimension, _NORMS if kernel.d >= 24 else 3 * _NORMS)
+    n_nodes = _NORMS * (1 if kernel.d >= 48 else 2 if kernel.d >= 16 else 5)
+    norms, weights = norm_rule(kernel.norm_dimension, n_nodes)
     return np.asarray(row_energies(kernel, lengths, norms) @ weights)
 
 
