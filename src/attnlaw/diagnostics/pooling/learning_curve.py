@@ -22,7 +22,7 @@ MOST_ROWS = 10_000  # samples that are looked at; more would not change the curv
 MOST_SPENT = 0.5  # share of the degrees of freedom up to which leave-one-out scores are used
 LEAST_NOISE = 0.02  # share of the noise that is left at any number of samples
 RIDGE_TEMPERATURE = 0.5  # standard errors by which an accuracy may be lower and still count
-NO_SIGNAL = 0.5  # prior probability that the classes do not differ
+NO_SIGNAL = 0.4  # prior probability that the classes do not differ
 GRID = np.geomspace(1e-5, 0.999, 400)  # gains
 PRIOR = GRID**0.5 / np.sum(GRID**0.5)  # of a signal: density ∝ a^(−1/2)
 # Standard deviations that widen the interval: of a count, of the extrapolated change, of the rest
@@ -75,7 +75,7 @@ def predict_learning_curve(
 
     μ_k the mean score of the class of i, V the covariance around it, A the mean of ŝψᵀ. The factor
     f ≤ 1 is what the posterior median of the mean gain leaves of it (prior: none with
-    probability 1/2, else density ∝ a^(−1/2)), so that pure noise is predicted to stay noise. The
+    probability .4, else density ∝ a^(−1/2)), so that pure noise is predicted to stay noise. The
     accuracy is the share of moved scores whose largest entry is right, never below that of the
     largest class. Its interval has the posterior's quantiles, the error of a count, and 30 % of
     the predicted change.
