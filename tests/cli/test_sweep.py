@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from interruptible import heed_interrupts
 
-from attnlaw.cli.sweep import _Bar
+from attnlaw.cli.sweep import RunBar
 from attnlaw.sweeps import load_sweep, open_sweep
 
 GRID = """
@@ -65,7 +65,7 @@ def test_a_log_gets_a_line_now_and_then(run, grid, tmp_path, monkeypatch):
 
 def test_the_time_left_is_that_of_cells_and_not_of_the_start():
     """A run that goes on jumps to what is done, and its workers take seconds to start."""
-    bar = _Bar(1000)
+    bar = RunBar(1000)
     bar.show(500, 1000)
     time.sleep(0.5)
     for done in range(501, 504):
