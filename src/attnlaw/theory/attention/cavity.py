@@ -45,7 +45,7 @@ def cavity_law(model: SelfAttention) -> CavityLaw:
         return CavityLaw([_heavy_rows(model, lengths, sweep) for sweep in range(_SWEEPS)], mean)
     n_rows = min(n, _CAUSAL_ROWS)
     lengths = ((np.arange(n_rows) + 0.5) * (n / n_rows)).astype(np.intp) + 1
-    n_sweeps = 15 + min(max(_CAUSAL_TOTAL // n_rows, 12), 600)
+    n_sweeps = 15 + min(max(_CAUSAL_TOTAL // n_rows, 12), 150)
     sweeps = [_heavy_rows(model, lengths, sweep) for sweep in range(n_sweeps)]
     mean = float(causal_row_energies(kernel, n).mean())
     cancelled = float(np.clip((_FEW - model.inverse_temperature) / (_FEW - _MANY), 0.0, 1.0))
