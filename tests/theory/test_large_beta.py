@@ -73,7 +73,16 @@ def exact_energies(lengths, d, beta):
     return result
 
 
-@pytest.mark.parametrize(("d", "beta"), [(64, 0.1), (64, 1.5), (16, 2.0), (24, 4.0), (200, 6.5)])
+@pytest.mark.parametrize(
+    ("d", "beta"),
+    [
+        (64, 0.1),
+        (64, 1.5),
+        pytest.param(16, 2.0, marks=pytest.mark.slow),
+        (24, 4.0),
+        pytest.param(200, 6.5, marks=pytest.mark.slow),
+    ],
+)
 def test_second_moment_of_entries_is_the_exact_integral(d, beta):
     lengths = np.array([*range(1, 61), 300])
     exact = exact_energies(lengths, d, beta)
@@ -161,7 +170,7 @@ def test_offsets_of_causal_rows_are_a_walk_seen_at_each_row():
     assert_allclose(C[:, 0], expected[6:], rtol=1e-12)
 
 
-@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("causal", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_laws_change_over_by_mixing(causal):
     model = head(250, 24, 2.0, causal=causal)
     law = al.law(model)
