@@ -43,10 +43,10 @@ class Ladders(NamedTuple):
 
     rows: Complexes
     columns: Complexes
-    rows_by: tuple[Complexes, Complexes, Complexes, Complexes]  # by R, C, p, J
-    columns_by: tuple[Complexes, Complexes, Complexes, Complexes]
-    walk_by: tuple[Complexes, Complexes, Complexes]  # p after the bin, by R, C, p
-    information_by: tuple[Complexes, Complexes, Complexes]  # J before it, by R, C, J
+    rows_by: tuple[Complexes, ...] = ()  # by R, C, p, J
+    columns_by: tuple[Complexes, ...] = ()
+    walk_by: tuple[Complexes, ...] = ()  # p after the bin, by R, C, p
+    information_by: tuple[Complexes, ...] = ()  # J before it, by R, C, J
 
 
 class CausalEquations:
@@ -192,7 +192,7 @@ class CausalEquations:
 
     def mean_rows(self, unknowns: Complexes, w: Complexes) -> Complexes:
         """Mean of R over all rows: w times the Stieltjes transform at w²."""
-        R, _ = self._resolvents(self._ladders(unknowns), w)
+        R, _ = self._resolvents(self._ladders(unknowns, slopes=False), w)
         return np.asarray(self.share @ (R @ self.wr) - self.empty / w)
 
     def mean_rows_slope(self, unknowns: Complexes, w: Complexes) -> Complexes:
@@ -206,15 +206,15 @@ class CausalEquations:
 
     def iterate(self, unknowns: Complexes, w: Complexes) -> Complexes:
         """Right-hand sides of the equations."""
-        R, C = self._resolvents(self._ladders(unknowns), w)
+        R, C = self._resolvents(self._ladders(unknowns, slopes=False), w)
         return np.stack([R @ self.AT, C @ self.GT])
 
     def _resolvents(self, ladders: Ladders, w: Complexes) -> tuple[Complexes, Complexes]:
         w = w[None, :, None]
         return -1 / (w + self.h * (ladders.rows @ self.A)), -1 / (w + ladders.columns @ self.G)
 
-    def _ladders(self, unknowns: Complexes) -> Ladders:
-        """Run the smoother forward and back through the bins."""
+    def _ladders(self, unknowns: Complexes, *, slopes: bool = True) -> Ladders:
+        """Run the smoother forward and back through the bins, with derivatives if asked for."""
         R, C = unknowns
         k = self.k
         m, size, first, rest, keep, keep2 = (
@@ -242,8 +242,11 @@ class CausalEquations:
         fade = 1 / (1 + kc2 * J)
         J1 = keep2 * J * fade + o
         d1, d3 = 1 / (1 + k * J1 * p1), 1 / (1 + k * J * p3)
-        out = 1 / (1 + kc1 * J1)
         f, g = first / m, rest / m
+        rows, columns = p1 * d1 / size, -(f * J1 * d1 + g * J * d3)
+        if not slopes:
+            return Ladders(rows, columns)
+        out = 1 / (1 + kc1 * J1)
         # by (R, C, p, J): p1 by (0, first, keep, 0), p3 and J1 as follows
         s2, f2, d12, d32, out2 = keep2 * shrink**2, keep2 * fade**2, d1**2, d3**2, keep * out**2
         p3_R, p3_C, p3_p = -k * p1**2 * s2 * o_rate, s2 * first + rest, s2 * keep
@@ -251,8 +254,8 @@ class CausalEquations:
         row_p, row_J = d12 / size, -k * p1**2 * d12 / size
         col_p, col_J, end_p = k * J1**2 * d12 * f, -d12 * f, k * J**2 * d32 * g
         return Ladders(
-            rows=p1 * d1 / size,
-            columns=-(f * J1 * d1 + g * J * d3),
+            rows=rows,
+            columns=columns,
             rows_by=(row_J * o_rate, row_p * first + row_J * J1_C, row_p * keep, row_J * f2),
             columns_by=(
                 col_J * o_rate + end_p * p3_R,
@@ -342,29 +345,26 @@ def _chain(walk: Complexes, information: Complexes) -> Complexes:
     walk = np.ascontiguousarray(np.moveaxis(walk, 1, -1))  # (B, K, 2K+1, points)
     information = np.ascontiguousarray(np.moveaxis(information, 1, -1))
     own = [*range(K), 2 * K]
+    own_walk, own_information = walk[:, :, own], information[:, :, own]
     diagonal = np.arange(K)
-    slope = np.zeros((K, K, n_points), dtype=np.complex128)  # J after the bin = slope p + offset
-    offset = np.zeros((K, 1, n_points), dtype=np.complex128)
-    kept = []
+    ahead = np.zeros((K, K + 1, n_points), dtype=np.complex128)  # J after the bin by p, and alone
+    both = np.empty((B, 2 * K, K + 1, n_points), dtype=np.complex128)  # J and p after the bin
     for b in range(B - 1, -1, -1):
-        by_J = walk[b, :, K:-1]
-        sides = walk[b][:, own]
-        sides[:, -1:] += _product(by_J, offset)
-        system = -_product(by_J, slope)
+        mixed = _product(walk[b, :, K:-1], ahead)
+        sides, system = own_walk[b], -mixed[:, :-1]
+        sides[:, -1] += mixed[:, -1]
         system[diagonal, diagonal] += 1
         onward = _solution(system, sides)  # p after the bin by p before it
-        through = _product(slope, onward)
-        through[:, -1:] += offset
-        kept.append((onward, through))
-        back = information[b][:, own] + _product(information[b, :, K:-1], through)
-        slope, offset = back[:, :-1], back[:, -1:]
+        through = _product(ahead[:, :-1], onward)
+        through[:, -1] += ahead[:, -1]
+        both[b, :K], both[b, K:] = through, onward
+        ahead = own_information[b] + _product(information[b, :, K:-1], through)
     steps = np.zeros((B, 2 * K, n_points), dtype=np.complex128)
-    p = np.zeros((K, 1, n_points), dtype=np.complex128)
+    p = np.zeros((K, n_points), dtype=np.complex128)
     for b in range(B):
-        onward, through = kept[B - 1 - b]
-        steps[b, :K] = p[:, 0]
-        steps[b, K:] = (_product(through[:, :-1], p) + through[:, -1:])[:, 0]
-        p = _product(onward[:, :-1], p) + onward[:, -1:]
+        after = _product(both[b, :, :-1], p[:, None])[:, 0] + both[b, :, -1]
+        steps[b, :K], steps[b, K:] = p, after[:K]
+        p = after[K:]
     return np.moveaxis(steps, -1, 1)
 
 

@@ -69,7 +69,7 @@ class WindowEquations(CausalEquations):
         super().__init__(profile)
         self.F1, self.F2 = profile.pair_means(1), profile.pair_means(2)
 
-    def _ladders(self, unknowns: Complexes) -> Any:
+    def _ladders(self, unknowns: Complexes, *, slopes: bool = True) -> Any:
         R, C = unknowns.transpose(0, 2, 3, 1)  # (P, K, B)
         q, c = R * (self.m / self.sizes), C * self.m
         F1, F2 = self.F1, self.F2
