@@ -143,7 +143,7 @@ def sif_nodes(
     --------
     >>> nodes, mixing = sif_nodes(np.array([0.5, 0.3, 0.2]), np.geomspace(0.1, 0.2, 30))
     >>> len(nodes), bool(abs(mixing.sum(axis=1) - 1).max() < 1e-5)
-    (3, True)
+    (4, True)
     """
     from scipy.linalg import lstsq, qr
 

@@ -42,18 +42,6 @@ LIVE: Any = {"aria-live": "polite"}
 """Told by screen readers when it changes."""
 
 _ONE_AT_A_TIME = threading.Lock()
-
-CLEAR = "rgba(0, 0, 0, 0)"
-EMPTY: dict[str, Any] = {  # until the first answer: no axes, and no white sheet on a dark page
-    "data": [],
-    "layout": {
-        "paper_bgcolor": CLEAR,
-        "plot_bgcolor": CLEAR,
-        "xaxis": {"visible": False},
-        "yaxis": {"visible": False},
-        "annotations": [{"text": "computing …", "showarrow": False, "font": {"color": "#868E96"}}],
-    },
-}
 """Held while a view is made: Python records warnings for the whole process, not for a thread."""
 
 
@@ -147,7 +135,6 @@ def page_layout(page: Page, search: str | None, remark: Any = None) -> Any:
             html.Div(
                 dcc.Graph(
                     id=f"{name}-figure",
-                    figure=EMPTY,
                     responsive=True,
                     config={"displaylogo": False, "displayModeBar": False},
                 ),

@@ -38,6 +38,7 @@ _SPACING = 1.2  # of points in log s, in units of the angle
 _DETAIL = 3.0  # log s below the top, from where the angle grows
 _DEPTH = 20.0  # log s below the top, where the table ends
 _FORGOTTEN = 15  # first sweeps, that depend on the start
+_MATCHED = 5  # of these, the sweeps in which columns are given the mean of rows
 _MEAN_FIELD = 40  # iterations without fluctuations, for a start
 _NOTHING = 3e-3  # mass below the table that discretisation explains
 
@@ -269,9 +270,9 @@ def _mean_resolvent(
             walk, C = _observed_walk(alone, -1 / C, left, tokens)
             field = left * walk
             R = -1 / (alone + field)
-        if t < _FORGOTTEN:  # E R = E C, which sweeps alone reach slowly as w → 0
+        if t < _MATCHED:  # E R = E C, which sweeps alone reach slowly as w → 0
             C = C * np.sqrt(R.mean(axis=0) / C.mean(axis=0))
-        else:
+        if t >= _FORGOTTEN:
             total = total + R.mean(axis=0)
             counted += 1
     return np.asarray(total / counted)
