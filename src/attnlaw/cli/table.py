@@ -116,7 +116,7 @@ def _words(outlier: "TableOutlier") -> str:
 CORPUS_EPILOG = """\b
 Examples:
   attnlaw corpus ids.npy --table model.gguf --out pass
-  attnlaw corpus part-*.parquet --column input_ids --table model.gguf --out pass --jobs 4
+  attnlaw corpus part-0.parquet part-1.parquet --column input_ids --table model.gguf --out pass
   attnlaw corpus posts.jsonl --label group --table table.npy --sif 1e-4,3e-4,1e-3 --out pass
   attnlaw corpus ids.npy --out pass --scheduler tcp://10.0.0.1:8786 --json
 """
