@@ -30,7 +30,6 @@ COMMANDS = {
 }
 
 PLACES = {
-    "corpus": "table:corpus",
     "plan": "predict:plan",
     "weights": "predict:weights",
     "classes": "models:classes",

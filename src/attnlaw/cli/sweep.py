@@ -20,7 +20,7 @@ from attnlaw.cli.program import say
 if TYPE_CHECKING:
     from xarray import Dataset
 
-__all__ = ["RunBar", "cluster_from", "command", "without_logs", "worker_options"]
+__all__ = ["RunBar", "cluster_from", "command", "resumable", "worker_options"]
 
 LINE_SECONDS = 60  # between lines of a log
 
@@ -80,6 +80,25 @@ def cluster_from(
     return cluster, security
 
 
+@contextmanager
+def resumable(ctx: click.Context, bar: "RunBar", unit: str) -> Iterator[None]:
+    """Show how far a run is, and end one that is interrupted or fails with a sentence."""
+    try:
+        with bar, without_logs():
+            yield
+    except KeyboardInterrupt:
+        say(
+            f"attnlaw: stopped with {bar.n_done:,}{unit} done; the same command goes on from "
+            "there",
+            err=True,
+        )
+        ctx.exit(130)
+    except (ValueError, RuntimeError) as error:
+        raise click.ClickException(
+            " ".join([str(error), *getattr(error, "__notes__", [])])
+        ) from None
+
+
 @click.command(epilog=EPILOG)
 @click.argument("grid", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
@@ -118,27 +137,15 @@ def command(
     sweep = load_sweep(grid)
     n_jobs = 1 if cluster is not None else min(jobs or n_cores(), sweep.n_cells)
     bar = RunBar(sweep.n_cells)
-    try:
-        with bar, without_logs():
-            data = run_sweep(
-                sweep,
-                out,
-                n_jobs=n_jobs,
-                scheduler=cluster,
-                security=security,
-                progress=bar.show,
-            )
-    except KeyboardInterrupt:
-        say(
-            f"attnlaw: stopped with {bar.n_done:,} of {sweep.n_cells:,} cells done; the same "
-            "command goes on from there",
-            err=True,
+    with resumable(ctx, bar, f" of {sweep.n_cells:,} cells"):
+        data = run_sweep(
+            sweep,
+            out,
+            n_jobs=n_jobs,
+            scheduler=cluster,
+            security=security,
+            progress=bar.show,
         )
-        ctx.exit(130)
-    except (ValueError, RuntimeError) as error:
-        raise click.ClickException(
-            " ".join([str(error), *getattr(error, "__notes__", [])])
-        ) from None
     summary = _summary(data, out)
     if as_json:
         print_json(summary)

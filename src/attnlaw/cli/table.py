@@ -1,22 +1,18 @@
-"""`attnlaw table`: what an embedding table holds; `attnlaw corpus`: what a corpus pools to."""
+"""`attnlaw table`: what an embedding table holds."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from attnlaw._machine import n_cores
-from attnlaw._store import atomic_path
-from attnlaw.cli.options import json_option, numbers
+from attnlaw.cli.options import json_option
 from attnlaw.cli.output import print_json, print_table, save_json, save_picture, working
 from attnlaw.cli.program import say
-from attnlaw.cli.sweep import RunBar, cluster_from, without_logs, worker_options
 
 if TYPE_CHECKING:
-    from attnlaw.data.corpus_statistics import CorpusStatistics
     from attnlaw.diagnostics import TableOutlier, TableReport
 
-__all__ = ["command", "corpus"]
+__all__ = ["command"]
 
 EPILOG = """\b
 Examples:
@@ -111,161 +107,3 @@ def _print_report(report: "TableReport") -> None:
 def _words(outlier: "TableOutlier") -> str:
     high, low = outlier.highest_tokens, outlier.lowest_tokens
     return " ".join(map(repr, high[:4])) + " … " + " ".join(map(repr, low[:4]))
-
-
-CORPUS_EPILOG = """\b
-Examples:
-  attnlaw corpus ids.npy --table model.gguf --out pass
-  attnlaw corpus part-0.parquet part-1.parquet --column input_ids --table model.gguf --out pass
-  attnlaw corpus posts.jsonl --label group --table table.npy --sif 1e-4,3e-4,1e-3 --out pass
-  attnlaw corpus ids.npy --out pass --scheduler tcp://10.0.0.1:8786 --json
-"""
-
-
-@click.command(epilog=CORPUS_EPILOG)
-@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    required=True,
-    help="Directory of the pass: a new one, or one to go on with.",
-)
-@click.option("--table", type=click.Path(path_type=Path), help="Embeddings of the tokens.")
-@click.option("--sif", metavar="NUMBERS", help="Values a of smooth inverse frequency.")
-@click.option("--column", default="tokens", show_default=True, help="Where the lists are.")
-@click.option("--label", metavar="COLUMN", help="Column with the class of each row.")
-@click.option("--max-length", type=click.IntRange(min=1), default=512, show_default=True)
-@click.option("--vocab-size", type=click.IntRange(min=1), help="Of ids without a table.")
-@click.option("--double", is_flag=True, help="Double precision in place of single.")
-@click.option("--components", type=click.IntRange(min=1), default=8, show_default=True)
-@worker_options
-@json_option
-@click.pass_context
-def corpus(
-    ctx: click.Context,
-    /,
-    files: tuple[Path, ...],
-    out: Path,
-    table: Path | None,
-    sif: str | None,
-    column: str,
-    label: str | None,
-    max_length: int,
-    vocab_size: int | None,
-    double: bool,
-    components: int,
-    jobs: int | None,
-    as_json: bool,
-    **workers: Any,
-) -> None:
-    """Count tokens and find the covariance of pooled sequences in one pass over FILES.
-
-    FILES are .npy, .parquet, .arrow or .jsonl files, or Zarr folders, with token ids or with
-    vectors, and need not fit in memory. Killed at any moment, the same command goes on where it
-    stopped. Means and covariances are written to DIRECTORY/statistics.npz.
-    """
-    from attnlaw.sweeps import corpus_statistics
-
-    cluster, security = cluster_from(jobs, **workers)
-    bar = RunBar(None, "chunks")
-    try:
-        with bar, without_logs():
-            found = corpus_statistics(
-                list(files),
-                table,
-                sif=None if sif is None else numbers("sif", sif),
-                column=column,
-                label=label,
-                max_length=max_length,
-                n_vocab=vocab_size,
-                dtype="float64" if double else "float32",
-                store=out / "pass",
-                n_jobs=1 if cluster is not None else jobs or n_cores(),
-                scheduler=cluster,
-                security=security,
-                progress=bar.show,
-            )
-    except KeyboardInterrupt:
-        say(
-            f"attnlaw: stopped with {bar.n_done:,} chunks done; the same command goes on from "
-            "there",
-            err=True,
-        )
-        ctx.exit(130)
-    except (ValueError, RuntimeError) as error:
-        raise click.ClickException(
-            " ".join([str(error), *getattr(error, "__notes__", [])])
-        ) from None
-    _save_statistics(found, out / "statistics.npz")
-    summary = _corpus_summary(found, out, components)
-    save_json(out / "corpus.json", summary)
-    if as_json:
-        print_json(summary)
-    else:
-        _print_corpus(summary)
-
-
-def _save_statistics(found: "CorpusStatistics", path: Path) -> None:
-    import numpy as np
-
-    arrays = {
-        "token_counts": found.token_counts,
-        "length_counts": found.length_counts,
-        "classes": np.array(found.classes, dtype=str),
-        "class_counts": found.class_counts,
-        "class_means": found.class_means,
-    }
-    if found.pooled:
-        arrays["means"] = np.stack([part.mean for part in found.pooled])
-        arrays["covariances"] = np.stack([part.covariance for part in found.pooled])
-    if found.a is not None:
-        arrays["a"] = found.a
-    with atomic_path(path) as partial, partial.open("wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
-
-
-def _corpus_summary(found: "CorpusStatistics", out: Path, components: int) -> dict[str, Any]:
-    from attnlaw import effective_vocabulary
-
-    summary: dict[str, Any] = {
-        "statistics": str(out / "statistics.npz"),
-        "n_sequences": found.n_sequences,
-    }
-    if found.n_tokens:
-        summary |= {
-            "n_tokens": found.n_tokens,
-            "mean_length": found.n_tokens / found.n_sequences,
-            "distinct_tokens": int((found.token_counts > 0).sum()),
-            "effective_vocabulary": effective_vocabulary(found.frequencies),
-        }
-    if found.classes:
-        summary["classes"] = dict(zip(found.classes, found.class_counts.tolist(), strict=True))
-    if found.pooled:
-        d = len(found.pooled[0].mean)
-        summary["dimension"] = d
-        summary["components"] = []
-        for k in range(len(found.pooled)):
-            fitted, held_out = found.held_out_variances(min(components, d), k)
-            a = None if found.a is None else float(found.a[k])
-            summary["components"].append(
-                {"a": a, "eigenvalues": fitted.tolist(), "held_out_variances": held_out.tolist()}
-            )
-    return summary
-
-
-def _print_corpus(summary: dict[str, Any]) -> None:
-    plain = ("n_sequences", "n_tokens", "mean_length", "distinct_tokens", "effective_vocabulary")
-    facts = [
-        (name.removeprefix("n_").replace("_", " "), summary[name])
-        for name in plain
-        if name in summary
-    ]
-    if "classes" in summary:
-        facts.append(("classes", len(summary["classes"])))
-    print_table(["corpus", ""], facts)
-    for part in summary.get("components", [])[:3]:
-        what = "component" if part["a"] is None else f"component (a = {part['a']:.3g})"
-        pairs = zip(part["eigenvalues"], part["held_out_variances"], strict=True)
-        rows = [[k, *pair] for k, pair in enumerate(pairs, start=1)]
-        print_table([what, "eigenvalue", "held-out variance"], rows)
-    say(f"statistics in {summary['statistics']}")

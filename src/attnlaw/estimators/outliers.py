@@ -25,7 +25,7 @@ from attnlaw.estimators.edge_test import (
     tail_gap,
     winsorised,
 )
-from attnlaw.laws import Law, MarchenkoPastur
+from attnlaw.laws import Law, MarchenkoPastur, ks_distance
 from attnlaw.results import Record
 
 __all__ = ["NOISES", "OutlierTest", "n_dominant", "outlier_test"]
@@ -255,8 +255,7 @@ class _Nulls:
         self.spectrum: Any = None
         if token_frequencies is not None:
             self.frequencies = _positive("token_frequencies", token_frequencies)
-            if n_tokens is None:
-                n_tokens = len(self.frequencies)
+            n_tokens = len(self.frequencies) if n_tokens is None else n_tokens
         if noise_spectrum is not None:
             self.spectrum = _positive("noise_spectrum", noise_spectrum)
         self.n_tokens = None if n_tokens is None else count("n_tokens", n_tokens, at_least=2)
@@ -290,9 +289,8 @@ class _Nulls:
         p = test.p_value(ratio, widened=widened, kurtosis=kurtosis)
         if min(len(self.values) - k, self.n_samples) < 2 * SPACINGS:
             return _Step(p, "tokens", widened)
-        if gap < -LONG or in_doubt:
+        if (long := gap < -LONG) or in_doubt:
             p = max(p, self.spacing_p_value("long-tailed", k))
-        long = gap < -LONG
         return _Step(p, "long-tailed" if long else "tokens", np.inf if long else widened)
 
     def spacing_p_value(self, kind: str, k: int) -> float:
@@ -309,8 +307,7 @@ class _Nulls:
 
     def test(self, kind: str, n_outliers: int) -> tuple[EdgeTest, float]:
         """Return the test of the next eigenvalue, and the noise level, after so many outliers."""
-        d = len(self.values) - n_outliers
-        values = self.values
+        values, d = self.values, len(self.values) - n_outliers
         if kind == "independent":
             test = EdgeTest(Sizes(d, self.n_samples))
         elif kind == "spectrum":
@@ -345,9 +342,8 @@ class _Nulls:
         """Return what the null that was used says of the noise and of the outliers."""
         if step.noise in EXPONENTS:
             return self._by_bulk(step.noise, n_outliers)
-        test, level = self.test("auto" if self.n_tokens is None else step.noise, n_outliers)
-        if step.noise in ("independent", "spectrum"):
-            test, level = self.test(step.noise, n_outliers)
+        known = self.n_tokens is not None or step.noise in ("independent", "spectrum")
+        test, level = self.test(step.noise if known else "auto", n_outliers)
         values = self.values[:n_outliers]
         outliers = [test.outlier(float(v) / level) for v in values]
         scaled = level * np.array([o[:2] for o in outliers]).reshape(-1, 2)
@@ -366,9 +362,9 @@ class _Nulls:
 
     def _by_bulk(self, kind: str, n_outliers: int) -> dict[str, Any]:
         """Return the same with the bulk as it is in place of a law."""
-        d = len(self.values)
         signals, bulk = self.values[:n_outliers], self.values[n_outliers:]
-        gamma, level = d / self.n_rows, float(bulk.mean())
+        d, level = len(self.values), float(bulk.mean())
+        gamma = d / self.n_rows
         # y = ∫ x ν(dx)/(λ−x) and its derivative, over the bulk
         y = np.array([np.sum(bulk / (v - bulk)) for v in signals]) / d
         slope = -np.array([np.sum(bulk / (v - bulk) ** 2) for v in signals]) / d
@@ -391,14 +387,10 @@ class _Nulls:
         """Return the KS distance between the bulk and its law."""
         if kind == "spectrum" or len(self.frequencies) > 1:
             return float("nan")
-        sizes = test.sizes
-        law: Law = MarchenkoPastur(sizes.dimension / sizes.n_samples)
+        law: Law = MarchenkoPastur(test.sizes.dimension / test.sizes.n_samples)
         if kind == "tokens":
-            law = MarchenkoPastur(sizes.dimension / sizes.n_tokens) @ law
-        bulk = np.sort(self.values[n_outliers:]) / level
-        cdf = np.asarray(law.cdf(bulk))
-        below = np.arange(len(bulk)) / len(bulk)
-        return float(max(np.max(cdf - below), np.max(below + 1 / len(bulk) - cdf)))
+            law = MarchenkoPastur(test.sizes.dimension / test.sizes.n_tokens) @ law
+        return ks_distance(self.values[n_outliers:] / level, law)
 
 
 def _positive(argument: str, value: ArrayLike) -> Floats:

@@ -350,14 +350,12 @@ def score_rank(attention: Floats, *, causal: bool) -> Rank:
     L -= L.mean(axis=1, keepdims=True)
     s = np.linalg.svd(L, compute_uv=False)
     rows, columns = L.shape
-    squares = s**2
-    total = float(squares.sum())
+    squares, total = s**2, float(np.sum(s**2))
     if not total > 0:
         return Rank(None, np.inf)
     excess = rows * float(np.sum(squares**2)) / total**2 - 1 - rows / (columns - 1)
     moment = rows / excess if excess > 0 else np.inf
-    full = min(rows, columns - 1)  # centring takes one away
-    last = int(0.95 * full) - 2
+    last = int(0.95 * min(rows, columns - 1)) - 2  # centring takes one away
     gaps = np.flatnonzero(s[:last] > _GAP * s[1 : last + 1]) if last > 0 else np.empty(0, int)
     if gaps.size and s[gaps[-1] + 1] < 1e-2 * s[0]:
         return Rank(int(gaps[-1]) + 1, moment)
