@@ -1,21 +1,25 @@
 """Covariance of a corpus of token ids: speed, error, memory, a path of SIF's a, and workers.
 
     python benchmarks/corpus_covariance.py speed                 # one covariance, beside NumPy
+    python benchmarks/corpus_covariance.py speed --table minilm --length 16   # another table
     python benchmarks/corpus_covariance.py path                  # 20 values of a, beside one
     python benchmarks/corpus_covariance.py workers               # one and two local processes
     python benchmarks/corpus_covariance.py disk --gigabytes 20   # in 1 GiB of memory, killed once
     python benchmarks/corpus_covariance.py pairs                 # counting pairs of tokens instead
+    python benchmarks/corpus_covariance.py scale                 # d = 1024: predicted, measured
 
 Ids follow Zipf's law, p_v ∝ 1/(v + 2.7), and are dealt to the rows of SmolLM2's table (49,152×576
 numbers, `requirements/examples.txt`) at random. Plain NumPy is what one writes: for each block of
 rows ``X = table[ids].mean(axis=1, dtype=float)``, then ``S += X.T @ X`` in double precision, in
-blocks of 200 rows, the fastest of 200, 1,000 and 4,000. Both sides have one thread; times are
-those of the processor unless they are called elapsed, and both sides take turns.
+blocks of 50, 200, 1,000 or 4,000 rows, whichever is fastest on 8,000 sequences. Both sides have
+one thread; times are those of the processor unless they are called elapsed, and both take turns.
 """
 
 import argparse
 import json
 import os
+import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -29,11 +33,12 @@ from attnlaw.data.examples import example_table
 from attnlaw.data.pooled_tokens import sif_nodes
 from attnlaw.sweeps import corpus_statistics
 
-L, PLAIN_ROWS = 64, 200
+L = 64
+CLOCK = os.sysconf("SC_CLK_TCK")
 
 
-def smollm2():
-    return np.ascontiguousarray(example_table("smollm2").vectors, dtype=np.float32)
+def vectors(name="smollm2"):
+    return np.ascontiguousarray(example_table(name).vectors, dtype=np.float32)
 
 
 def zipf_ids(n, n_vocab, rng, length=L):
@@ -46,11 +51,11 @@ def zipf_ids(n, n_vocab, rng, length=L):
     return ids
 
 
-def plain(ids, table):
+def plain(ids, table, rows=200):
     """Number, sum and second moment in double precision, as one writes it in NumPy."""
     total, square = 0.0, 0.0
-    for k in range(0, len(ids), PLAIN_ROWS):
-        X = table[ids[k : k + PLAIN_ROWS]].mean(axis=1, dtype=float)
+    for k in range(0, len(ids), rows):
+        X = table[ids[k : k + rows]].mean(axis=1, dtype=float)
         total = total + X.sum(axis=0)
         square = square + X.T @ X
     return len(ids), total, square
@@ -71,23 +76,29 @@ def relative(found, exact):
     }
 
 
-def speed(n, piece=2**16):
+def speed(n, name="smollm2", length=L, piece=2**16):
     """Both sides in turns, so that other work on the machine hits both; a line after each turn."""
-    table, rng = smollm2(), np.random.default_rng(0)
-    corpus_statistics(zipf_ids(1000, len(table), rng), table)  # compiles
+    table, rng = vectors(name), np.random.default_rng(0)
+    few = zipf_ids(8000, len(table), rng, length)
+    corpus_statistics(few[:1000], table)  # compiles
+    block = min((50, 200, 1000, 4000), key=lambda rows: timed(plain, few, table, rows)[0])
     ours = theirs = 0.0
-    result = {}
+    result = {"table": name, "length": length, "rows in plain NumPy": block}
+    ratios = []
     for done in range(0, n, piece):
-        ids = zipf_ids(min(piece, n - done), len(table), rng)
+        ids = zipf_ids(min(piece, n - done), len(table), rng, length)
         seconds, found = timed(corpus_statistics, ids, table)
         ours += seconds
-        seconds, (m, total, square) = timed(plain, ids, table)
+        ratios.append(1 / seconds)
+        seconds, (m, total, square) = timed(plain, ids, table, block)
         theirs += seconds
+        ratios[-1] *= seconds
         result |= {
             "sequences": done + m,
             "plain NumPy, s": theirs,
             "float32, s": ours,
             "times as fast": theirs / ours,
+            "in each turn": (min(ratios), float(np.median(ratios)), max(ratios)),
         }
         if done == 0:
             exact = square / m - np.outer(total / m, total / m)
@@ -97,17 +108,17 @@ def speed(n, piece=2**16):
             result["float64, times as fast"] = theirs / double
             result["error of float64"] = relative(twice.covariance, exact)
         print(json.dumps(result), flush=True)
-    seconds, memory = one_process(1_000_000)
-    whole = {"sequences": 1_000_000, "processor, s": seconds, "peak memory, GiB": memory / 2**30}
+    seconds, memory = one_process(n, name, length)
+    whole = {"sequences": n, "processor, s": seconds, "peak memory, GiB": memory / 2**30}
     return result | {"one process": whole}
 
 
-def one_process(n):
+def one_process(n, name, length):
     """Processor time and resident memory of a process that maps the ids and does one pass."""
     with tempfile.TemporaryDirectory() as folder:
         path, place = Path(folder) / "ids.npy", Path(folder) / "table.npy"
-        table = smollm2()
-        np.save(path, zipf_ids(n, len(table), np.random.default_rng(0)))
+        table = vectors(name)
+        np.save(path, zipf_ids(n, len(table), np.random.default_rng(0), length))
         np.save(place, table)
         code = (
             "import resource, time, numpy as np\nfrom attnlaw.sweeps import corpus_statistics\n"
@@ -121,7 +132,7 @@ def one_process(n):
 
 
 def path(n, low=1e-4, high=1e-2):
-    table, rng = smollm2(), np.random.default_rng(2)
+    table, rng = vectors(), np.random.default_rng(2)
     ids = zipf_ids(n, len(table), rng)
     a = np.geomspace(low, high, 20)
     corpus_statistics(ids[:1000], table)
@@ -153,37 +164,91 @@ def path(n, low=1e-4, high=1e-2):
 
 
 def workers(n):
-    table = smollm2()
+    """One and two processes, with what else the machine did meanwhile."""
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "ids.npy"
-        np.save(file, zipf_ids(n, len(table), np.random.default_rng(3)))
-        found = {}
-        for jobs in (1, 2):
-            start = time.perf_counter()
-            store = Path(folder) / f"store{jobs}"
-            one = subprocess.run(
-                [sys.executable, "-c", WORKER, str(file), str(store), str(jobs)],
-                capture_output=True, text=True, check=True,
-            )  # fmt: skip
-            elapsed = time.perf_counter() - start
-            found[f"{jobs} worker(s), elapsed s"] = json.loads(one.stdout) | {"whole": elapsed}
-    a, b = (found[f"{jobs} worker(s), elapsed s"]["pass"] for jobs in (1, 2))
-    return {"sequences": n, **found, "two over one": a / b, "load": os.getloadavg()}
+        file, place = Path(folder) / "ids.npy", Path(folder) / "table.npy"
+        np.save(place, vectors())
+        np.save(file, zipf_ids(n, len(vectors()), np.random.default_rng(3)))
+        one, two = (measured_pass(file, place, jobs) for jobs in (1, 2))
+    return {"sequences": n, "one": one, "two": two, "elapsed, one/two": one["pass"] / two["pass"]}
+
+
+def measured_pass(file, table, jobs):
+    """Elapsed and processor time of a pass; other processes' share of each core meanwhile."""
+    store = Path(file).parent / f"store{jobs}"
+    command = [sys.executable, "-c", WORKER, str(file), str(table), str(store), str(jobs)]
+    before, start = busy_seconds(), time.perf_counter()
+    ours = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    elapsed, after = time.perf_counter() - start, busy_seconds()
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    mine = spent.ru_utime + spent.ru_stime - ours.ru_utime - ours.ru_stime
+    shutil.rmtree(store)
+    return json.loads(done.stdout) | {
+        "whole": elapsed,
+        "processor": mine,
+        "cores that others used": (after - before - mine) / elapsed,
+    }
+
+
+def busy_seconds():
+    """Seconds that all processors together have worked since the machine started."""
+    user, nice, system = map(int, Path("/proc/stat").read_text().split()[1:4])
+    return (user + nice + system) / CLOCK
 
 
 WORKER = """
-import json, sys, time
+import json, resource, sys, time
 import numpy as np
-from attnlaw.data.examples import example_table
 from attnlaw.sweeps import corpus_statistics
-table = np.ascontiguousarray(example_table("smollm2").vectors, dtype=np.float32)
+file, table, store, jobs = sys.argv[1:]
 clock = []
 def progress(done, total):
-    clock.append((time.perf_counter(), done))
-found = corpus_statistics(sys.argv[1], table, store=sys.argv[2], n_jobs=int(sys.argv[3]),
-                          progress=progress)
-print(json.dumps({"pass": clock[-1][0] - clock[0][0], "sum": float(found.covariance.sum())}))
+    clock.append(time.perf_counter())
+found = corpus_statistics(file, np.load(table), store=store, n_jobs=int(jobs), progress=progress)
+usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+print(json.dumps({"pass": clock[-1] - clock[0], "sum": float(found.covariance.sum()),
+                  "peak memory of the caller, MB": usage[0].ru_maxrss / 1e3,
+                  "of a worker, MB": usage[1].ru_maxrss / 1e3}))
 """
+
+
+def scale(n):
+    """Three sizes and two numbers of workers at d = 1024, beside what d = 288 and 576 predict.
+
+    Processor time of a document is u L d + v d²: additions, and products. Both constants come
+    from passes with half of SmolLM2's columns and all of them; start-up from a pass that is short.
+    """
+    cost = {}
+    for d in (288, 576):
+        table = np.ascontiguousarray(vectors()[:, :d])
+        ids = zipf_ids(2**16, len(table), np.random.default_rng(8))
+        corpus_statistics(ids[:1000], table)
+        cost[d] = min(timed(corpus_statistics, ids, table)[0] for _ in range(3)) / len(ids)
+    system = np.array([[L * d, d * d] for d in cost])
+    u, v = np.linalg.solve(system, np.array(list(cost.values())))
+    d = 1024
+    each = u * L * d + v * d * d
+    found = {"µs a document": {str(k): 1e6 * c for k, c in cost.items()}}
+    found["predicted at 1024, µs"] = 1e6 * each
+    print(json.dumps(found), flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        file, place = Path(folder) / "ids.npy", Path(folder) / "table.npy"
+        V = len(vectors())
+        np.save(place, np.random.default_rng(0).standard_normal((V, d), dtype=np.float32))
+        starts = {}
+        for m in (64, n // 4, n // 2, n):
+            np.save(file, zipf_ids(m, V, np.random.default_rng(m)))
+            for jobs in (1, 2):
+                row = measured_pass(file, place, jobs)
+                start = starts.setdefault(jobs, row["processor"])
+                chunks = -(-m // 2**16)
+                record = 8 * (V + 513 + 2 * (1 + d + d * (d + 1) // 2))
+                row |= {"documents": m, "workers": jobs, "start-up": start}
+                row |= {"predicted processor": start + m * each, "predicted pass": m * each / jobs}
+                row["records moved, MB"] = (jobs > 1) * chunks * record / 1e6
+                print(json.dumps(row), flush=True)
+    return found
 
 
 DISK = """
@@ -214,7 +279,7 @@ print(json.dumps({"chunks at the start": seen[0], "chunks": seen[-1],
 
 def disk(gigabytes, dimension=16):
     """A corpus that repeats 131,072 sequences, so that its covariance is known."""
-    table = np.ascontiguousarray(smollm2()[:, :dimension])
+    table = np.ascontiguousarray(vectors()[:, :dimension])
     base = zipf_ids(2**17, len(table), np.random.default_rng(5)).astype(np.int64)
     copies = max(2, round(gigabytes * 1e9 / base.nbytes))
     with tempfile.TemporaryDirectory() as folder:
@@ -247,45 +312,55 @@ def disk(gigabytes, dimension=16):
     return {"bytes": size, "limit on data, bytes": 2**30, **found, "error": errors}
 
 
-def pairs(n, lengths=(8, 16, 64)):
-    """Count pairs of tokens, C = MᵀM, then EᵀCE, beside pooling: seconds of each."""
+def pairs(n, length):
+    """Count pairs of tokens, C = MᵀM, then EᵀCE, beside pooling: seconds of each, three sizes."""
     from scipy.sparse import csr_array
 
-    table, found = smollm2(), []
+    table, found = vectors(), []
     V = len(table)
-    for length in lengths:
-        for m in (n // 4, n):
-            ids = zipf_ids(m, V, np.random.default_rng(6), length)
-            corpus_statistics(ids[:1000], table)
-            pooled, _ = timed(corpus_statistics, ids, table)
+    corpus_statistics(zipf_ids(1000, V, np.random.default_rng(6), length), table)
+    for m in (n // 16, n // 4, n):
+        ids = zipf_ids(m, V, np.random.default_rng(6), length)
+        pooled, _ = timed(corpus_statistics, ids, table)
 
-            def count(ids=ids, m=m, length=length):
-                ones = np.ones(m * length, np.float32)
-                places = np.arange(0, m * length + 1, length)
-                M = csr_array((ones, ids.ravel(), places), (m, V))
-                return M.T @ M
+        def count(ids=ids, m=m):
+            ones = np.ones(m * length, np.float32)
+            places = np.arange(0, m * length + 1, length)
+            M = csr_array((ones, ids.ravel(), places), (m, V))
+            return M.T @ M
 
-            counting, C = timed(count)
-            product, _ = timed(lambda C=C: table.T @ (C @ table))
-            row = {"length": length, "sequences": m, "pairs": C.nnz, "pooling, s": pooled}
-            found.append({**row, "counting, s": counting, "product, s": product})
-            print(json.dumps(found[-1]), flush=True)
-    return found
+        counting, C = timed(count)
+        product, _ = timed(lambda C=C: table.T @ (C @ table))
+        row = {"length": length, "sequences": m, "entries": C.nnz, "pooling, s": pooled}
+        found.append({**row, "counting, s": counting, "product, s": product})
+        print(json.dumps(found[-1]), flush=True)
+        del C
+    quantities = ("entries", "pooling, s", "counting, s", "product, s")
+    exponents = {
+        name: float(np.log(found[-1][name] / found[-2][name]) / np.log(4)) for name in quantities
+    }
+    return {"length": length, "exponents of the last step": exponents}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=["speed", "path", "workers", "disk", "pairs"])
+    parts = ["speed", "path", "workers", "disk", "pairs", "scale"]
+    parser.add_argument("part", choices=parts)
     parser.add_argument("--n", type=int, default=1_000_000)
     parser.add_argument("--gigabytes", type=float, default=20)
+    parser.add_argument("--table", default="smollm2", help="of attnlaw.data.examples")
+    parser.add_argument("--length", type=int, default=L)
     chosen = parser.parse_args()
     with one_blas_thread():
-        if chosen.part == "disk":
-            found = disk(chosen.gigabytes)
-        else:
-            parts = {"speed": speed, "path": path, "workers": workers, "pairs": pairs}
-            found = parts[chosen.part](chosen.n)
-    print(json.dumps(found, indent=1))
+        found = {
+            "speed": lambda: speed(chosen.n, chosen.table, chosen.length),
+            "path": lambda: path(chosen.n),
+            "workers": lambda: workers(chosen.n),
+            "disk": lambda: disk(chosen.gigabytes),
+            "pairs": lambda: pairs(chosen.n, chosen.length),
+            "scale": lambda: scale(chosen.n),
+        }[chosen.part]()
+    print(json.dumps(found | {"load": os.getloadavg()}, indent=1))
 
 
 if __name__ == "__main__":
