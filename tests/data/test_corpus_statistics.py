@@ -1,14 +1,21 @@
 """Records of chunks against the whole corpus, in memory, in plain NumPy."""
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
 from attnlaw.data import corpora, pooled_tokens
 from attnlaw.data.corpora import open_corpus
-from attnlaw.data.corpus_statistics import RUN, CorpusPass
-from attnlaw.data.pooled_tokens import pool_token_ids, pool_with_weights, sif_nodes
-from attnlaw.sweeps.chunk_tree import ChunkTree
+from attnlaw.data.corpus_pass import RUN, CorpusPass
+from attnlaw.data.corpus_statistics import ChunkTree, CorpusStatistics
+from attnlaw.data.pooled_tokens import (
+    pool_token_ids,
+    pool_with_weights,
+    sequences_with_token,
+    sif_nodes,
+)
 
 N, L, V, D = 3000, 11, 60, 7
 
@@ -79,10 +86,74 @@ def test_chunks_merge_into_the_statistics_of_the_whole(ids, table, rng, dtype):
             assert_allclose(found.class_means[k, c], X[labels == name].mean(0), rtol=tolerance)
     present = ids >= 0
     assert np.array_equal(found.token_counts, np.bincount(ids[present], minlength=V))
+    occurs = [np.any(ids == v, axis=1).sum() for v in range(V)]
+    assert found.document_counts.tolist() == occurs
     assert np.array_equal(found.length_counts, np.bincount(present.sum(axis=1)))
     assert found.class_counts.tolist() == [(labels == name).sum() for name in "abc"]
     assert found.n_sequences == N
     assert found.n_tokens == present.sum()
+
+
+def test_pairs_of_tokens_give_the_covariance(rng, table):
+    """S = EᵀCE/(NL²) − x̄x̄ᵀ for sequences of one length, C the counts of all pairs."""
+    ids = np.minimum(rng.zipf(1.3, (N, L)) - 1, V - 1)
+    plan = CorpusPass(
+        corpus=open_corpus(ids), table=table, paired=np.arange(V), n_vocab=V, dtype=np.dtype(float)
+    )
+    found = plan.statistics(gathered(plan))
+    second = table.T @ found.pair_counts @ table / (N * L**2)
+    expected = second - np.outer(found.mean, found.mean)
+    assert_allclose(found.covariance, expected, atol=1e-11)
+    M = np.stack([np.bincount(row, minlength=V) for row in ids])
+    assert np.array_equal(found.pair_counts, M.T @ M)
+    present = (M > 0).astype(int)  # pairs of different tokens would be counted once
+    assert not np.array_equal(found.pair_counts, present.T @ present)
+
+
+def test_pairs_of_some_tokens_leave_out_the_others(ids):
+    some = np.array([0, 3, 7])
+    plan = CorpusPass(corpus=open_corpus(ids), paired=some, n_vocab=V)
+    found = plan.statistics(gathered(plan))
+    M = np.stack([(ids == v).sum(axis=1) for v in some], axis=1)
+    assert found.pair_tokens.tolist() == some.tolist()
+    assert np.array_equal(found.pair_counts, M.T @ M)
+
+
+@pytest.mark.parametrize("counted", ["ids", "vectors"])
+def test_statistics_are_read_as_they_were_saved(ids, table, rng, tmp_path, counted):
+    if counted == "ids":
+        corpus = open_corpus(ids, labels=rng.choice(["b", "ä"], N))
+        more = {"table": table, "token_weights": rng.random((V, 2)), "paired": np.array([1, 4])}
+        more |= {"n_vocab": V, "classes": corpus.classes}
+    else:
+        corpus, more = open_corpus(rng.standard_normal((N, D))), {}
+    plan = CorpusPass(corpus=corpus, dtype=np.dtype(float), **more)
+    found = plan.statistics(gathered(plan))
+    found.save(tmp_path / "new" / "statistics.npz")
+    for place in (tmp_path / "new", tmp_path / "new" / "statistics.npz"):
+        again = CorpusStatistics.load(place)
+        for name in (f.name for f in fields(found)):
+            one, other = getattr(found, name), getattr(again, name)
+            if name not in ("pooled", "halves"):
+                assert np.array_equal(one, other), name
+        for k in range(plan.n_weightings):
+            pairs = zip(
+                (found.pooled[k], *found.halves[k]),
+                (again.pooled[k], *again.halves[k]),
+                strict=True,
+            )
+            for a, b in pairs:
+                assert a.n_samples == b.n_samples
+                assert a.mean.tobytes() == b.mean.tobytes()
+                assert a.covariance.tobytes() == b.covariance.tobytes()
+
+
+def test_other_files_are_not_statistics(tmp_path):
+    (tmp_path / "a.npz").write_bytes(b"PK not a zip")
+    np.savez(tmp_path / "b.npz", x=np.ones(3))
+    for name in ("a.npz", "b.npz", "nowhere.npz"):
+        with pytest.raises(ValueError, match=f"{name} must hold statistics of a corpus, got "):
+            CorpusStatistics.load(tmp_path / name)
 
 
 def test_any_order_of_chunks_gives_the_same_bits(ids, table, rng):
@@ -143,6 +214,8 @@ def test_loops_pool_as_the_definition_says(ids, table, rng, monkeypatch, compile
         assert_allclose(out[k], pooled(ids[:40], E, g[:, k]) - 1, atol=5 * tolerance)
     pool_token_ids(ids[:40], E, None, np.ones((1, D), dtype), out[:1])
     assert_allclose(out[0], pooled(ids[:40], E) - 1, atol=5 * tolerance)
+    occurs = [np.any(ids == v, axis=1).sum() for v in range(V)]
+    assert sequences_with_token(ids, V).tolist() == occurs
     w = rng.random((40, L))
     X = pool_with_weights(ids[:40].clip(0), w, E)
     exact = np.einsum("nl,nld->nd", w, E[ids[:40].clip(0)].astype(float))

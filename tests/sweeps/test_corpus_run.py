@@ -13,8 +13,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from attnlaw.data import corpora
+from attnlaw.data.corpus_statistics import read_state
 from attnlaw.sweeps import StoreError, corpus_statistics
-from attnlaw.sweeps.chunk_tree import read_state
 
 N, L, V, D = 2000, 8, 50, 6
 
@@ -158,7 +158,7 @@ SCRIPT = """
     pooled_tokens.can_compile = lambda: False
     folder, killed = sys.argv[1], sys.argv[2]
     processes.COMMAND = (
-        "import os; from attnlaw.data import corpora, pooled_tokens, corpus_statistics as c\\n"
+        "import os; from attnlaw.data import corpora, pooled_tokens, corpus_pass as c\\n"
         "corpora.CHUNK_ROWS = 128; pooled_tokens.can_compile = lambda: False\\n"
         f"mark, plain = {killed!r}, c.CorpusPass.compute\\n"
         "def compute(self, index):\\n"
@@ -181,6 +181,79 @@ def test_two_workers_of_which_one_is_killed_give_the_same_bits(table, file, tmp_
     command = [sys.executable, str(tmp_path / "run.py"), str(tmp_path), str(tmp_path / "killed")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+def test_pairs_are_those_of_the_most_frequent_tokens(ids, table, file, tmp_path):
+    found = corpus_statistics(file, table, pairs=4, store=tmp_path / "store")
+    counts = np.bincount(ids[ids >= 0], minlength=V)
+    assert sorted(counts[found.pair_tokens]) == sorted(counts)[-4:]
+    M = np.stack([(ids == v).sum(axis=1) for v in found.pair_tokens], axis=1)
+    assert np.array_equal(found.pair_counts, M.T @ M)
+    assert same(found, corpus_statistics(ids, table))
+    path = corpus_statistics(ids, table, pairs=4, sif=[0.1])
+    assert np.array_equal(path.pair_counts, found.pair_counts)
+    assert_allclose(path.token_masses, path.frequencies * (0.1 / (0.1 + path.frequencies)) ** 2)
+    with pytest.raises(ValueError, match="pairs must be 0 unless the corpus is of token ids"):
+        corpus_statistics(table, pairs=2)
+
+
+def test_an_array_of_dask_is_computed_by_dask(ids, table, monkeypatch):
+    """By its threads, with the labels, and in tasks: never as slices of the array."""
+    da = pytest.importorskip("dask.array")
+    labels = np.where(ids[:, 0] > 2, "a", "b")
+    array = da.from_array(ids, chunks=(77, 3))
+    monkeypatch.setattr(type(array), "__array__", lambda *a, **k: pytest.fail("computed here"))
+    there = corpus_statistics(array, table, labels=labels, pairs=3)
+    here = corpus_statistics(ids, table, labels=labels, pairs=3)
+    assert same(here, there)
+    assert np.array_equal(here.class_means, there.class_means)
+    assert np.array_equal(here.pair_counts, there.pair_counts)
+    assert np.array_equal(
+        corpus_statistics(array).token_counts, here.token_counts[: ids.max() + 1]
+    )
+    bad = da.from_array(np.where(np.arange(N)[:, None] == 1500, V, ids), chunks=200)
+    with pytest.raises(
+        ValueError, match=f"the array must hold ids below {V}, got {V} in row 1500"
+    ):
+        corpus_statistics(bad, table)
+
+
+@pytest.mark.slow
+def test_workers_of_a_cluster_read_an_array_and_one_is_killed(ids, table, tmp_path, monkeypatch):
+    """Rows refuse to be read in this process; the worker that gets chunk 5 first is killed."""
+    da = pytest.importorskip("dask.array")
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setenv("ATTNLAW_CALLER", str(os.getpid()))
+    mark = tmp_path / "killed"
+
+    def read(rows, block_info=None):
+        if os.getpid() == int(os.environ["ATTNLAW_CALLER"]):
+            raise AssertionError("read in the calling process")
+        if block_info[0]["chunk-location"][0] == 5 and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return rows
+
+    here = corpus_statistics(ids, table)
+    array = da.from_array(ids, chunks=(128, L)).map_blocks(read, dtype=ids.dtype, meta=ids[:0])
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None, processes=True
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        client.run(_small_chunks)
+        there = corpus_statistics(array, table, scheduler=client)
+        assert mark.exists()
+        by_default = corpus_statistics(array, table)
+    assert same(here, there)
+    assert same(here, by_default)
+
+
+def _small_chunks():
+    from attnlaw.data import corpora
+
+    corpora.CHUNK_ROWS = 128
 
 
 @pytest.mark.slow

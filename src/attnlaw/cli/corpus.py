@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from attnlaw._machine import n_cores
-from attnlaw._store import atomic_path
 from attnlaw.cli.options import json_option, numbers
 from attnlaw.cli.output import print_json, print_table, save_json
 from attnlaw.cli.program import say
@@ -40,6 +39,12 @@ Examples:
 @click.option("--label", metavar="COLUMN", help="Column with the class of each row.")
 @click.option("--max-length", type=click.IntRange(min=1), default=512, show_default=True)
 @click.option("--vocab-size", type=click.IntRange(min=1), help="Of ids without a table.")
+@click.option(
+    "--pairs",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Count pairs among so many of the most frequent tokens.",
+)
 @click.option("--double", is_flag=True, help="Double precision in place of single.")
 @click.option("--components", type=click.IntRange(min=1), default=8, show_default=True)
 @worker_options
@@ -56,6 +61,7 @@ def command(
     label: str | None,
     max_length: int,
     vocab_size: int | None,
+    pairs: int,
     double: bool,
     components: int,
     jobs: int | None,
@@ -66,7 +72,8 @@ def command(
 
     FILES are .npy, .parquet, .arrow or .jsonl files, or Zarr folders, with token ids or with
     vectors, and need not fit in memory. Killed at any moment, the same command goes on where it
-    stopped. Means and covariances are written to DIRECTORY/statistics.npz.
+    stopped. What is found is written to DIRECTORY/statistics.npz, which `attnlaw pool --corpus`
+    and `attnlaw table --corpus` read.
     """
     from attnlaw.sweeps import corpus_statistics
 
@@ -81,6 +88,7 @@ def command(
             label=label,
             max_length=max_length,
             n_vocab=vocab_size,
+            pairs=pairs,
             dtype="float64" if double else "float32",
             store=out / "pass",
             n_jobs=1 if cluster is not None else jobs or n_cores(),
@@ -88,32 +96,13 @@ def command(
             security=security,
             progress=bar.show,
         )
-    _save_statistics(found, out / "statistics.npz")
+    found.save(out / "statistics.npz")
     summary = _summary(found, out, components)
     save_json(out / "corpus.json", summary)
     if as_json:
         print_json(summary)
     else:
         _print(summary)
-
-
-def _save_statistics(found: "CorpusStatistics", path: Path) -> None:
-    import numpy as np
-
-    arrays = {
-        "token_counts": found.token_counts,
-        "length_counts": found.length_counts,
-        "classes": np.array(found.classes, dtype=str),
-        "class_counts": found.class_counts,
-        "class_means": found.class_means,
-    }
-    if found.pooled:
-        arrays["means"] = np.stack([part.mean for part in found.pooled])
-        arrays["covariances"] = np.stack([part.covariance for part in found.pooled])
-    if found.a is not None:
-        arrays["a"] = found.a
-    with atomic_path(path) as partial, partial.open("wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
 def _summary(found: "CorpusStatistics", out: Path, components: int) -> dict[str, Any]:

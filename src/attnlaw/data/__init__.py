@@ -6,7 +6,8 @@
 ``sequence_map``       what a `Sequences` can do: two products, pooling, blocks, parts
 ``covariance``         covariance of pooled sequences, block by block or on a Dask cluster
 ``corpora``            corpora in files or arrays, as chunks that any process can read alone
-``corpus_statistics``  what one pass over a corpus finds, and how records of chunks merge
+``corpus_pass``        one pass over a corpus: what is counted and summed of each chunk
+``corpus_statistics``  what it finds, saved and read; how records of chunks are merged and kept
 ``pooled_tokens``      sums of rows of a table, compiled; paths of token weights
 ``readers``            arrays, tables, vocabularies and sequences from files, without unpickling
 ``examples``           real tables and labelled texts from installed packages, for tests and pages

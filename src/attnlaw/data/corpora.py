@@ -6,7 +6,8 @@
 ``.arrow``          the same, in the file or the stream format, memory-mapped
 ``.jsonl``          one JSON object a line with such a list, or the list itself
 ``.zarr``           as .npy; a folder
-arrays              NumPy, Dask, Zarr or anything else that can be sliced by rows
+arrays              NumPy, Dask, Zarr or anything else that can be sliced by rows; chunks of a
+                    Dask array can be computed where they are, see `attnlaw.sweeps.cluster`
 ==================  =====================================================================
 
 How a corpus is divided depends on its files alone, not on who reads them. A sequence that
@@ -42,7 +43,7 @@ from attnlaw.data.readers.lists import (
     stacked_lines,
 )
 
-__all__ = ["Block", "Corpus", "count_tokens", "is_corpus", "open_corpus"]
+__all__ = ["ArrayPart", "Block", "Corpus", "count_tokens", "is_corpus", "is_dask", "open_corpus"]
 
 CHUNK_ROWS = 2**16  # at least, of a chunk
 MOST_CHUNKS = 1024  # of a part of the corpus, from which on chunks grow
@@ -64,6 +65,20 @@ class Block(NamedTuple):
     def refuse(self, k: int, condition: str, found: str) -> BadFileError:
         """Return (not raise) the sentence about the k-th sequence."""
         return bad_file(Path(self.source), condition, f"{found} in {self.where(k)}")
+
+
+class ArrayPart:
+    """Consecutive rows of an array, sliced by their numbers in the whole of it."""
+
+    def __init__(self, rows: NDArray[Any], first: int, n_rows: int) -> None:
+        self._rows, self._first = rows, first
+        self.dtype, self.shape = rows.dtype, (n_rows, *rows.shape[1:])
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def __getitem__(self, rows: slice) -> NDArray[Any]:
+        return self._rows[rows.start - self._first : rows.stop - self._first]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -120,15 +135,28 @@ class Corpus:
         """Rows of each part; bytes of a file of lines."""
         return [_size(source) for source in self.sources]
 
-    @cached_property
+    @property
     def shape(self) -> tuple[int, ...]:
         """Shape of a sequence: (length,) or (length, d); (max_length,) where lengths differ."""
-        return next(iter(self.blocks(0))).values.shape[1:]
+        return self._kind[0]
 
-    @cached_property
+    @property
     def is_of_ids(self) -> bool:
         """Whether sequences are of whole numbers."""
-        return next(iter(self.blocks(0))).values.dtype.kind in "iu"
+        return self._kind[1]
+
+    @cached_property
+    def _kind(self) -> tuple[tuple[int, ...], bool]:
+        """Shape of a sequence, and whether it is of whole numbers; arrays know without a read."""
+        part = self.chunks[0][0]
+        if _suffix(self.sources[part]) in (*LINES, *TABULAR):
+            values = next(iter(self.blocks(0))).values
+            return values.shape[1:], values.dtype.kind in "iu"
+        data = _array(self.sources[part])
+        is_whole, shape = np.dtype(data.dtype).kind in "iu", tuple(data.shape[1:])
+        if is_whole and len(shape) == 1:
+            shape = (min(shape[0], self.max_length),)
+        return shape, is_whole
 
     @cached_property
     def classes(self) -> tuple[str, ...]:
@@ -235,8 +263,13 @@ def is_corpus(sources: Any) -> bool:
     """Return whether something is a corpus that need not fit in memory."""
     if isinstance(sources, list | tuple):
         return len(sources) > 0 and all(isinstance(source, PATHS) for source in sources)
-    is_large = isinstance(sources, np.memmap) or hasattr(sources, "__dask_graph__")
+    is_large = isinstance(sources, np.memmap) or is_dask(sources)
     return isinstance(sources, Corpus | str | Path) or (is_large and len(sources.shape) == 2)
+
+
+def is_dask(source: Any) -> bool:
+    """Return whether something is an array of Dask."""
+    return hasattr(source, "__dask_graph__")
 
 
 def count_tokens(sources: Any) -> NDArray[np.int64]:

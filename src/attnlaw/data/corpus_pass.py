@@ -2,13 +2,14 @@
 
 What is counted and summed of a chunk is one array of float64 numbers, a *record*:
 
-- how often each token occurs, how many sequences have each length and each class;
+- how often each token occurs and in how many sequences, how many sequences have each length and
+  each class, and how often two of some tokens are in one sequence;
 - for each weighting of the tokens, class sums, and mean x̄ and scatter Σ (x_i − x̄)(x_i − x̄)ᵀ of
   the pooled sequences in each of two halves: runs of 64 sequences alternate between them, so
   that what one half suggests can be held against the other.
 
 Records of two chunks merge into that of both (Chan, Golub and LeVeque, 1983), in an order that the
-numbers of the chunks decide: see `attnlaw.sweeps.corpus_run`.
+numbers of the chunks decide: see `attnlaw.data.corpus_statistics`.
 """
 
 import math
@@ -23,76 +24,15 @@ from numpy.typing import NDArray
 from attnlaw._checks import Floats, invalid_argument
 from attnlaw._machine import one_blas_thread, require_memory
 from attnlaw.data.corpora import Block, Corpus
+from attnlaw.data.corpus_statistics import CorpusStatistics
 from attnlaw.data.covariance import PooledCovariance
-from attnlaw.data.pooled_tokens import pool_token_ids
+from attnlaw.data.pooled_tokens import pool_token_ids, sequences_with_token
 
-__all__ = ["CorpusPass", "CorpusStatistics"]
+__all__ = ["CorpusPass"]
 
 RUN = 64  # sequences that follow each other and belong to the same half
 BLOCK_BYTES = 2**24  # of pooled sequences held at a time: they stay in the cache
 PILOT = 256  # sequences whose mean is subtracted before products are formed
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class CorpusStatistics:
-    """What one pass over a corpus finds; see `attnlaw.sweeps.corpus_statistics`."""
-
-    n_sequences: int  # N
-    n_tokens: int  # of the whole corpus; 0 unless it is of token ids
-    token_counts: NDArray[np.int64]  # (V,)
-    length_counts: NDArray[np.int64]  # (L + 1,): sequences with so many tokens
-    classes: tuple[str, ...]
-    class_counts: NDArray[np.int64]  # (C,)
-    class_means: Floats  # (K, C, d)
-    pooled: tuple[PooledCovariance, ...]  # of each weighting of the tokens
-    halves: tuple[tuple[PooledCovariance, PooledCovariance], ...]  # the same, of each half
-    a: Floats | None = None  # (K,): of SIF, where the weightings are a path of it
-
-    @property
-    def frequencies(self) -> Floats:
-        """Share p_v of each token in the text."""
-        return self.token_counts / max(self.n_tokens, 1)
-
-    @property
-    def mean(self) -> Floats:
-        """Mean pooled sequence, of the only weighting."""
-        return self._only.mean
-
-    @property
-    def covariance(self) -> Floats:
-        """Covariance of pooled sequences, of the only weighting."""
-        return self._only.covariance
-
-    @property
-    def _only(self) -> PooledCovariance:
-        if len(self.pooled) != 1:
-            raise invalid_argument("pooled", "of one weighting", len(self.pooled))
-        return self.pooled[0]
-
-    def held_out_variances(self, n_components: int, weighting: int = 0) -> Floats:
-        """Return what components are worth: variances along eigenvectors of the other half.
-
-        Parameters
-        ----------
-        n_components : int
-            The leading ones.
-        weighting : int
-            Which of several.
-
-        Returns
-        -------
-        array of shape (2, n_components)
-            Eigenvalues λ_k of one half, and u_kᵀ S u_k with S of the other, both averaged over
-            the two ways round. A component whose second number is much smaller than its first
-            is noise of the sample.
-        """
-        found = np.zeros((2, n_components))
-        for one, other in (self.halves[weighting], self.halves[weighting][::-1]):
-            values, vectors = np.linalg.eigh(one.covariance)
-            U = vectors[:, ::-1][:, :n_components]
-            found[0] += values[::-1][:n_components] / 2
-            found[1] += np.einsum("dk,de,ek->k", U, other.covariance, U) / 2
-        return found
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -107,6 +47,8 @@ class CorpusPass:
         Embeddings of the tokens, C-contiguous, in the precision of the products.
     token_weights : array of shape (V, K), optional
         Weightings g of the tokens, of the same type; x_i = (1/L_i) Σ_l g_{v_il} e_{v_il}.
+    paired : array of int of shape (P,), optional
+        Tokens whose pairs are counted, C_vw = Σ_i n_iv n_iw: P²/2 numbers, whatever the corpus.
     n_vocab : int
         V; 0 where there are no ids.
     classes : sequence of str
@@ -118,6 +60,7 @@ class CorpusPass:
     corpus: Corpus
     table: NDArray[np.floating] | None = None
     token_weights: NDArray[np.floating] | None = None
+    paired: NDArray[np.integer] | None = None
     n_vocab: int = 0
     classes: Sequence[str] = ()
     dtype: np.dtype[Any] = field(default_factory=lambda: np.dtype(np.float32))
@@ -125,6 +68,25 @@ class CorpusPass:
     def __post_init__(self) -> None:
         needed = 16 * self.size + 2 * BLOCK_BYTES
         require_memory(needed, "dimension", self.dimension, "covariances")
+
+    @property
+    def shared(self) -> dict[str, Any]:
+        """All but the corpus, as `of_rows` takes it."""
+        names = ("table", "token_weights", "paired", "n_vocab", "classes", "dtype")
+        return {"max_length": self.corpus.max_length} | {n: getattr(self, n) for n in names}
+
+    @classmethod
+    def of_rows(cls, rows: Any, labels: Any, shared: dict[str, Any]) -> "CorpusPass":
+        """Return the same pass over an array, or over the part of it that is here."""
+        rest = dict(shared)
+        corpus = Corpus(
+            sources=(rows,),
+            column="",
+            label=None,
+            labels=labels,
+            max_length=rest.pop("max_length"),
+        )
+        return cls(corpus=corpus, **rest)
 
     @property
     def n_weightings(self) -> int:
@@ -145,8 +107,11 @@ class CorpusPass:
         """Place and shape of each part of a record; scatters as upper triangles."""
         K, d, C = self.n_weightings, self.dimension, len(self.classes)
         n_lengths = self.corpus.max_length + 1 if self.corpus.is_of_ids else 0
+        P = 0 if self.paired is None else len(self.paired)
         shapes = {
             "token_counts": (self.n_vocab,),
+            "document_counts": (self.n_vocab,),
+            "pair_counts": (P * (P + 1) // 2,),
             "length_counts": (n_lengths,),
             "class_counts": (C,),
             "class_sums": (K, C, d),
@@ -240,6 +205,9 @@ class CorpusPass:
                 raise block.refuse(k, f"hold ids below {self.n_vocab}", str(values[k].max()))
             ids = values.ravel() if present.all() else values[present]
             parts["token_counts"] += np.bincount(ids, minlength=self.n_vocab)
+            parts["document_counts"] += sequences_with_token(values, self.n_vocab)
+            if self.paired is not None:
+                parts["pair_counts"] += self._pairs(values)
             parts["length_counts"] += np.bincount(lengths, minlength=self.corpus.max_length + 1)
         elif values.shape[1:] != self.corpus.shape:
             found = f"{values.shape[-1]} beside {self.corpus.shape[-1]}"
@@ -250,6 +218,25 @@ class CorpusPass:
                 k = int(codes.argmax())
                 raise block.refuse(k, "hold labels among the classes", str(block.labels[k]))
             parts["class_counts"] += np.bincount(codes, minlength=len(self.classes))
+
+    @cached_property
+    def _pair_places(self) -> NDArray[np.int64]:
+        """Place of each token among those whose pairs are counted; −1 where it is not."""
+        assert self.paired is not None
+        places = np.full(self.n_vocab, -1)
+        places[self.paired] = np.arange(len(self.paired))
+        return places
+
+    def _pairs(self, ids: NDArray[Any]) -> Floats:
+        """Return the upper triangle of MᵀM, M the counts of the paired tokens in each sequence."""
+        from scipy.sparse import csr_array
+
+        places = self._pair_places[ids]
+        there = (ids >= 0) & (places >= 0)
+        assert self.paired is not None
+        P, ends = len(self.paired), np.append(0, np.cumsum(there.sum(axis=1)))
+        M = csr_array((np.ones(ends[-1]), places[there], ends), shape=(len(ids), P))
+        return np.asarray((M.T @ M).toarray()[np.triu_indices(P)])
 
     def _codes(self, labels: NDArray[Any]) -> NDArray[np.intp]:
         """Return places of labels among the classes; the number of classes where there is none."""
@@ -347,19 +334,24 @@ class CorpusPass:
                 for h in (0, 1)
             )
             halves.append((one, other))
-        counts = parts["class_counts"]
+        counts, P = parts["class_counts"], 0 if self.paired is None else len(self.paired)
         lengths = parts["length_counts"].astype(np.int64)
         n_sequences = int(n.sum()) if len(halves) else int(lengths.sum())
+        g = self.token_weights
         return CorpusStatistics(
             n_sequences=n_sequences,
             n_tokens=int(parts["token_counts"].sum()),
             token_counts=parts["token_counts"].astype(np.int64),
+            document_counts=parts["document_counts"].astype(np.int64),
+            pair_tokens=np.array([] if self.paired is None else self.paired, dtype=np.int64),
+            pair_counts=_unpacked(parts["pair_counts"], P).astype(np.int64),
             length_counts=np.trim_zeros(lengths, "b"),
             classes=tuple(self.classes),
             class_counts=counts.astype(np.int64),
             class_means=parts["class_sums"] / np.maximum(counts, 1)[:, None],
             pooled=tuple(_whole(*pair) for pair in halves),
             halves=tuple(halves),
+            token_weights=None if g is None else np.asarray(g, dtype=np.float64),
         )
 
 

@@ -16,7 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["can_compile", "pool_token_ids", "pool_with_weights", "sif_nodes"]
+__all__ = [
+    "can_compile",
+    "pool_token_ids",
+    "pool_with_weights",
+    "sequences_with_token",
+    "sif_nodes",
+]
 
 PAIR_ERROR = 1e-5  # of the weight that a path of SIF gives a pair of tokens, at most
 GRID = 81  # frequencies at which that is looked at
@@ -111,6 +117,25 @@ def pool_token_ids(
         out[k] = pool_with_weights(rows, w, table) - shift[k]
 
 
+def sequences_with_token(ids: Ids, n_vocab: int) -> NDArray[np.int64]:
+    """Return how many sequences hold each token, however often: (V,).
+
+    Examples
+    --------
+    >>> sequences_with_token(np.array([[2, 2, -1], [0, 2, 0]]), 4)
+    array([1, 0, 2, 0])
+    """
+    found = np.zeros(n_vocab, dtype=np.int64)
+    if can_compile():
+        _compiled("documents")(np.ascontiguousarray(ids), np.full(n_vocab, -1), found)
+        return found
+    rows = np.sort(ids, axis=1)
+    first = rows >= 0
+    first[:, 1:] &= rows[:, 1:] != rows[:, :-1]
+    found += np.bincount(rows[first], minlength=n_vocab)
+    return found
+
+
 def sif_nodes(
     frequencies: NDArray[np.float64], a: NDArray[np.float64]
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
@@ -169,6 +194,7 @@ def _compiled(name: str) -> Callable[..., None]:
         "mean": _mean_loop,
         "weighted": _weighted_loop,
         "positions": _positions_loop,
+        "documents": _documents_loop,
     }
     compiled: Callable[..., None] = numba.njit(
         cache=True, nogil=True, fastmath={"contract"}, error_model="numpy"
@@ -265,3 +291,13 @@ def _positions_loop(ids: Any, weights: Any, table: Any, out: Any) -> None:
             for j in range(d):
                 x[j] += p * a[j]
             t += 1
+
+
+def _documents_loop(ids: Any, last: Any, found: Any) -> None:
+    n, L = ids.shape
+    for i in range(n):
+        for t in range(L):
+            v = ids[i, t]
+            if v >= 0 and last[v] != i:
+                last[v] = i
+                found[v] += 1

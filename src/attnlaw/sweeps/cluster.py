@@ -5,11 +5,15 @@ a few tasks are with the scheduler at a time, whatever the size of the sweep; a 
 has its cells computed again elsewhere. Cells and results travel as plain JSON and numbers. Workers
 are asked for their version of attnlaw before they get a cell, and one whose software differs in
 anything else refuses.
+
+`on_dask_array` does the same for chunks of a corpus that is an array of Dask: a task takes the
+rows of a chunk from wherever Dask has them, and only its record travels.
 """
 
 import asyncio
 import itertools
 import json
+import sys
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +27,7 @@ import numpy as np
 
 from attnlaw import __version__
 from attnlaw._checks import Floats, invalid_argument
-from attnlaw._machine import one_blas_thread
+from attnlaw._machine import n_cores, one_blas_thread
 from attnlaw.sweeps.cells import Results, Work, compute, described_work, label
 from attnlaw.sweeps.store import software, software_difference
 
@@ -31,7 +35,9 @@ if TYPE_CHECKING:
     from distributed import Client, Future, Security
     from distributed.deploy.cluster import Cluster
 
-__all__ = ["connected", "on_dask"]
+    from attnlaw.data.corpus_pass import CorpusPass
+
+__all__ = ["connected", "on_dask", "on_dask_array"]
 
 CONNECT_SECONDS = 10
 CENSUS_SECONDS = 5  # between questions how many workers there are: clusters grow and shrink
@@ -77,6 +83,98 @@ def on_dask(sweep: Work, cells: Sequence[int], client: "Client") -> Results:
     finally:
         with suppress(Exception):  # the cluster may be gone, which is no news here
             client.cancel(list(tasks))
+
+
+def on_dask_array(plan: "CorpusPass", chunks: Sequence[int], client: "Client | None") -> Results:
+    """Compute chunks of a corpus that is an array of Dask; yield their numbers and records.
+
+    Parameters
+    ----------
+    plan : CorpusPass
+        Over one array.
+    chunks : sequence of int
+        Numbers of the chunks to compute.
+    client : distributed.Client, optional
+        Of the cluster; by default the one that Dask would use, or else threads of this process.
+    """
+    import dask.base
+    from dask.delayed import delayed
+
+    client = client or _current_client()
+    if client is None:
+        for k in range(0, len(chunks), size := n_cores()):
+            some = chunks[k : k + size]
+            parts = [_task(plan, delayed(plan.shared), index) for index in some]
+            records = dask.base.compute(*parts)  # type: ignore[no-untyped-call]
+            yield from zip(some, (values for _, values in records), strict=True)
+        return
+    from distributed import as_completed
+
+    with warnings.catch_warnings():  # of its size: scattered data would die with a worker
+        warnings.filterwarnings("ignore", "Sending large graph")
+        shared = client.submit(_unchanged, plan.shared, pure=False)
+    waiting, finished = iter(chunks), as_completed(loop=client.loop)
+    tasks: dict[Future[Any], int] = {}
+    label = plan.corpus.describe
+    room = _room(client, set())
+    try:
+        while True:
+            for index in itertools.islice(waiting, max(0, room - len(tasks))):
+                future = client.compute(_task(plan, shared, index))
+                tasks[future] = index
+                finished.add(future)
+            if not tasks:
+                return
+            future = next(finished)
+            index = tasks.pop(future)
+            yield index, _outcome(future, label(index))[1]
+    finally:
+        with suppress(Exception):
+            client.cancel([*tasks, shared])
+
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+def _current_client() -> "Client | None":
+    if "distributed" not in sys.modules:
+        return None
+    from distributed import default_client
+
+    with suppress(ValueError):
+        client: Client = default_client()
+        return client
+    return None
+
+
+def _task(plan: "CorpusPass", shared: Any, index: int) -> Any:
+    """Return a delayed record of a chunk, which takes the chunk's rows from the array."""
+    from dask.delayed import delayed
+
+    corpus = plan.corpus
+    _, start, stop = corpus.chunks[index]
+    rows = corpus.sources[0][start:stop]
+    rows = rows.rechunk(dict.fromkeys(range(rows.ndim), -1)).to_delayed().ravel()[0]
+    labels = None if corpus.labels is None else np.asarray(corpus.labels[start:stop])
+    place = (index, start, corpus.sources[0].shape[0])
+    return delayed(_compute_rows, pure=False)(rows, labels, shared, place, software())
+
+
+def _compute_rows(
+    rows: Any, labels: Any, shared: dict[str, Any], place: tuple[int, int, int], callers: Any
+) -> tuple[float, Floats]:
+    """Compute the record of a chunk where its rows are; return how long that took, too."""
+    from attnlaw.data.corpora import ArrayPart
+    from attnlaw.data.corpus_pass import CorpusPass
+
+    _check_software(json.dumps(callers, sort_keys=True))
+    index, first, n = place
+    begun = time.perf_counter()
+    part = ArrayPart(np.asarray(rows), first, n)
+    known = None if labels is None else ArrayPart(labels, first, n)
+    values = CorpusPass.of_rows(part, known, shared).compute(index)
+    return time.perf_counter() - begun, values
 
 
 @contextmanager
@@ -175,7 +273,11 @@ def _check_versions(workers: Mapping[str, Mapping[str, str | None]]) -> None:
 
 
 def _result(sweep: Work, index: int, future: "Future[Any]") -> tuple[float, Floats]:
-    """Return the seconds that a task took and what its cells observed, or raise why not."""
+    return _outcome(future, label(sweep, index))
+
+
+def _outcome(future: "Future[Any]", what: str) -> tuple[float, Floats]:
+    """Return the seconds that a task took and what it observed, or raise why not."""
     from distributed import KilledWorker
 
     try:
@@ -184,11 +286,11 @@ def _result(sweep: Work, index: int, future: "Future[Any]") -> tuple[float, Floa
     except KilledWorker as error:
         raise RuntimeError(
             f"Workers of the cluster died {error.allowed_failures + 1} times (out of memory?) in "
-            f"{label(sweep, index)}."
+            f"{what}."
         ) from error
     except CancelledError as error:
         raise RuntimeError(
-            f"The connection to the cluster was lost in {label(sweep, index)}; run the sweep "
+            f"The connection to the cluster was lost in {what}; run the sweep "
             "again to continue it."
         ) from error
     except ModuleNotFoundError as error:  # a worker that came later

@@ -32,14 +32,14 @@ from attnlaw._store import (
     fingerprint_difference,
     writable,
 )
-from attnlaw.data.corpora import Corpus, open_corpus
-from attnlaw.data.corpus_statistics import CorpusPass, CorpusStatistics
+from attnlaw.data.corpora import Corpus, is_dask, open_corpus
+from attnlaw.data.corpus_pass import CorpusPass
+from attnlaw.data.corpus_statistics import ChunkTree, CorpusStatistics, read_state, write_state
 from attnlaw.data.covariance import PooledCovariance, precision
 from attnlaw.data.pooled_tokens import sif_nodes
 from attnlaw.data.readers import read_table
 from attnlaw.sweeps.cells import Results
-from attnlaw.sweeps.chunk_tree import ChunkTree, read_state, write_state
-from attnlaw.sweeps.cluster import connected, on_dask
+from attnlaw.sweeps.cluster import connected, on_dask, on_dask_array
 from attnlaw.sweeps.processes import on_processes
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ __all__ = ["CorpusWork", "corpus_statistics"]
 MANIFEST, LOCK, STATE = "manifest.json", "lock", "chunks.state"
 FORMAT = "attnlaw corpus 1"
 SAVE_SECONDS = 5.0  # of work that a kill may cost
-SOURCES = ("_checks.py", "_machine.py", "data", "sweeps/chunk_tree.py", "sweeps/corpus_run.py")
+SOURCES = ("_checks.py", "_machine.py", "data", "sweeps/corpus_run.py")
 
 Progress = Callable[[int, int], None]
 
@@ -67,6 +67,7 @@ def corpus_statistics(
     labels: Any = None,
     max_length: int = 512,
     n_vocab: int | None = None,
+    pairs: int = 0,
     dtype: DTypeLike = np.float32,
     store: str | Path | None = None,
     n_jobs: int = 1,
@@ -92,16 +93,21 @@ def corpus_statistics(
         Where ids and classes are: see `attnlaw.data.corpora.open_corpus`.
     n_vocab : int, optional
         V, where there is no table; by default found by a pass of its own.
+    pairs : int
+        P: how often two tokens are in one sequence is counted for the P most frequent, which a
+        pass of its own finds. Takes P²/2 numbers, whatever the corpus.
     dtype : float32 or float64
         In what tokens are pooled and products formed; sums over blocks are float64.
     store : str or Path, optional
         Directory in which the pass over files is kept; the same call goes on with it after a
-        kill. Needed as soon as other processes take part, who must be able to read it.
+        kill. Needed as soon as other processes take part, who must be able to read it; not for
+        an array of Dask, whose chunks are computed where they are.
     n_jobs : int
         Number of local processes; with 1 everything is done here.
     scheduler, security
         A Dask cluster to compute on instead, as `run_sweep` takes it. Its workers read the
-        files by the same names.
+        files by the same names. Without it an array of Dask is computed by the client that
+        Dask itself would use, or by its threads.
     progress : callable, optional
         Called with the number of chunks done and of all chunks.
 
@@ -123,6 +129,11 @@ def corpus_statistics(
     V = _vocabulary_size(corpus, E, n_vocab)
     if sif is not None and token_weights is not None:
         raise invalid_argument("token_weights", "left out when sif is given", token_weights)
+    if sif is not None and not (np.size(sif) and np.min(real_array("sif", sif, ndim=1)) > 0):
+        raise invalid_argument("sif", "one or more numbers above 0", sif)
+    on_array = len(corpus.sources) == 1 and is_dask(corpus.sources[0])
+    if store is None and not on_array and (n_jobs != 1 or scheduler is not None):
+        raise invalid_argument("store", "a directory when other processes take part", store)
     runner = _Runner(
         None if store is None else Path(store),
         count("n_jobs", n_jobs),
@@ -133,12 +144,21 @@ def corpus_statistics(
     plan = CorpusPass(corpus=corpus, table=E, n_vocab=V, classes=corpus.classes, dtype=kind)
     if (token_weights is not None or sif is not None) and E is None:
         raise invalid_argument("table", "given with token weights", None)
-    if sif is not None:
-        return _path(plan, real_array("sif", sif, ndim=1), runner)
     if token_weights is not None:
         g = _checked_weights(token_weights, V)
         plan = replace(plan, token_weights=np.ascontiguousarray(g, dtype=kind))
-    return runner.run(plan, "")
+    P = min(count("pairs", pairs, at_least=0), V)
+    if pairs and not corpus.is_of_ids:
+        raise invalid_argument("pairs", "0 unless the corpus is of token ids", pairs)
+    if sif is None and not P:
+        return runner.run(plan, "")
+    counts = runner.run(replace(plan, table=None, token_weights=None, classes=()), "counts")
+    if P:
+        order = np.argsort(-counts.token_counts, kind="stable")
+        plan = replace(plan, paired=np.sort(order[:P]))
+    if sif is not None:
+        return _path(plan, real_array("sif", sif, ndim=1), counts.frequencies, runner)
+    return runner.run(plan, "pairs")
 
 
 def _table(table: Any, corpus: Corpus, kind: np.dtype[Any]) -> NDArray[np.floating] | None:
@@ -172,18 +192,16 @@ def _vocabulary_size(corpus: Corpus, table: Any, n_vocab: int | None) -> int:
         return len(table)
     if n_vocab is not None:
         return count("n_vocab", n_vocab)
+    if is_dask(corpus.sources[0]):
+        return int(corpus.sources[0].max().compute()) + 1
     largest = 0
     for index in range(len(corpus.chunks)):
         largest = max(largest, *(int(block.values.max()) for block in corpus.blocks(index)))
     return largest + 1
 
 
-def _path(plan: CorpusPass, a: Floats, runner: "_Runner") -> CorpusStatistics:
-    """Return the statistics of a path of SIF's a: two passes, few covariances."""
-    if not len(a) or a.min() <= 0:
-        raise invalid_argument("sif", "one or more numbers above 0", a)
-    counts = runner.run(replace(plan, table=None, classes=()), "counts")
-    p = counts.frequencies
+def _path(plan: CorpusPass, a: Floats, p: Floats, runner: "_Runner") -> CorpusStatistics:
+    """Return the statistics of a path of SIF's a: few covariances."""
     nodes, mixing = sif_nodes(p, a)
     g = np.ascontiguousarray(a[nodes] / (a[nodes] + p[:, None]), dtype=plan.dtype)
     found = runner.run(replace(plan, token_weights=g), "path")
@@ -203,6 +221,7 @@ def _path(plan: CorpusPass, a: Floats, runner: "_Runner") -> CorpusStatistics:
         class_means=np.tensordot(mixing, found.class_means, 1),
         pooled=mixed(found.pooled),
         halves=tuple(zip(one, other, strict=True)),
+        token_weights=a / (a + p[:, None]),
         a=a,
     )
 
@@ -259,8 +278,6 @@ class _Runner:
     ) -> None:
         self.store, self.n_jobs, self.progress = store, n_jobs, progress
         self.scheduler, self.security = scheduler, security
-        if store is None and (n_jobs > 1 or scheduler is not None):
-            raise invalid_argument("store", "a directory when other processes take part", store)
 
     def run(self, plan: CorpusPass, name: str) -> CorpusStatistics:
         """Compute all chunks of a pass that its store does not hold, and merge them."""
@@ -293,7 +310,9 @@ class _Runner:
         )
         with cluster as client:
             results: Results
-            if client is not None:
+            if is_dask(work.plan.corpus.sources[0]):
+                results = on_dask_array(work.plan, todo, client)
+            elif client is not None:
                 results = on_dask(work, todo, client)
             elif self.n_jobs > 1:
                 results = on_processes(work, todo, self.n_jobs)
@@ -316,7 +335,7 @@ def _written(plan: CorpusPass, folder: Path) -> dict[str, Any]:
     """Describe a pass for other processes; its arrays are written to the store."""
     arrays: dict[str, str | None] = {}
     sums = {}
-    for name in ("table", "token_weights"):
+    for name in ("table", "token_weights", "paired"):
         values, path = getattr(plan, name), (folder / f"{name}.npy").absolute()
         arrays[name] = None if values is None else str(path)
         if values is None:
