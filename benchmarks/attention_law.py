@@ -14,8 +14,8 @@ squared singular values of drawn heads, on settings that were not used in buildi
 below 1e-14 of the largest, which rounding error makes, are left out.
 
 Times are those of the processor on one thread. Exit code 0 if the first 1,000 points of a law of
-first order take at most 20 ms, a causal law (n = 1000, d_k = 64) at best 300 ms, and all edges
-agree to 1e-6.
+first order take at most 20 ms, a causal law (n = 1000, d_k = 64) 300 ms in the mean over twelve
+inverse temperatures, and all edges agree to 1e-6.
 """
 
 import argparse
@@ -43,6 +43,18 @@ HELD_OUT = (
     (False, 400, 24, (1.8, 2.2, 2.8)),
 )
 DRAWS = 6
+CAUSAL = {"causal": True}
+FINITE = (  # n, d_k, β, and number of laws to time
+    (1000, 64, 1.0, CAUSAL, 12),
+    (1000, 128, 1.0, CAUSAL, 6),
+    (4000, 64, 1.0, CAUSAL, 6),
+    (1000, 64, 1.0, CAUSAL | {"sink": 0.5}, 4),
+    (1000, 64, 1.0, CAUSAL | {"alibi_slope": 1 / 64}, 4),
+    (1000, 64, 1.0, CAUSAL | {"window": 256}, 4),
+    (1000, 64, 1.75, CAUSAL, 4),
+    (1000, 64, 3.0, CAUSAL, 4),
+    (1000, 64, 3.0, {}, 4),
+)
 
 
 def clock(work):
@@ -62,11 +74,9 @@ def evaluation(model: al.SelfAttention, order: str) -> tuple[float, float, float
     return edges, clock(lambda: law.density(x))[0], clock(lambda: law.cdf(0.999 * x))[0]
 
 
-def causal_evaluation(n: int, d: int, more: dict[str, float]) -> float:
-    """Time to make the law of a causal head and evaluate 1,000 points of it."""
-    model = al.SelfAttention(
-        n_tokens=n, head_dimension=d, inverse_temperature=1.0, causal=True, **more
-    )
+def finite_evaluation(n: int, d: int, beta: float, more: dict[str, object]) -> float:
+    """Time to make the law of a head of finite size and evaluate 1,000 points of it."""
+    model = al.SelfAttention(n_tokens=n, head_dimension=d, inverse_temperature=beta, **more)
     x = np.linspace(0.01, 20.0, POINTS)
     return clock(lambda: al.law(model).cdf(x))[0]
 
@@ -135,30 +145,29 @@ def main() -> int:
             name = f"{order}, n = {n}, d_k = {d}"
             print(f"{name:26} {1e3 * edges:8.2f} {1e3 * first:13.2f} {1e3 * more:11.2f}")
     print()
-    causal_evaluation(300, 64, {})  # SciPy is imported
-    fastest = np.inf
-    for n, d, more in (
-        (1000, 64, {}),
-        (1000, 128, {}),
-        (4000, 64, {}),
-        (1000, 64, {"sink": 0.5}),
-        (1000, 64, {"alibi_slope": 1 / 64}),
-        (1000, 64, {"window": 256}),
-    ):
-        # laws of equal heads are computed once, so that each time is that of a slightly other one
-        times = [causal_evaluation(n - k, d, more) for k in range(5)]
-        if (n, d, more) == (1000, 64, {}):
-            fastest = min(times)
-        pattern = "".join(f", {name} {value:.3g}" for name, value in more.items())
-        name = f"causal, n = {n}, d_k = {d}{pattern}"
-        print(f"{name:48} {1e3 * np.median(times):8.0f}, at best {1e3 * min(times):.0f}")
+    finite_evaluation(300, 64, 1.0, {"causal": True})  # SciPy is imported
+    usual = np.inf
+    print(f"{'milliseconds, 1,000 points':56} {'mean':>8} {'least':>8} {'most':>8}")
+    for n, d, beta, more, n_laws in FINITE:
+        # laws of equal heads are computed once: each has another inverse temperature
+        times = [
+            finite_evaluation(n, d, beta * (1 + 0.003 * k), more)
+            for k in range(-n_laws // 2, n_laws // 2)
+        ]
+        if usual == np.inf:
+            usual = np.mean(times)
+        kind = "causal" if "causal" in more else "unmasked"
+        more = "".join(f", {key} {value:.3g}" for key, value in more.items() if key != "causal")
+        name = f"{kind}, n = {n}, d_k = {d}, β ≈ {beta}{more}"
+        mean, least, most = 1e3 * np.mean(times), 1e3 * min(times), 1e3 * max(times)
+        print(f"{name:56} {mean:8.0f} {least:8.0f} {most:8.0f}")
     polynomial = rmtool_polynomial(1.0, 1)
     x = np.linspace(0.01, 8.9, POINTS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it leaves the choice of the root to the user
         peer, _ = clock(lambda: rmtool.Lmz2pdf(polynomial, x))
     print(f"{'rmtool, all four roots':26} {'':8} {1e3 * peer:13.2f}")
-    return 0 if agree and slowest < 0.020 and fastest < 0.300 else 1
+    return 0 if agree and slowest < 0.020 and usual < 0.300 else 1
 
 
 if __name__ == "__main__":

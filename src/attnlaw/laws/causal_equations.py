@@ -19,23 +19,27 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw._checks import Complexes
+from attnlaw._checks import Complexes, Floats
+from attnlaw.laws.causal import causal_resolvents
 
 if TYPE_CHECKING:
     from attnlaw.laws.causal_profile import CausalProfile
 
-__all__ = ["CausalEquations"]
+__all__ = ["CausalEquations", "real_products"]
 
 Bools = NDArray[np.bool_]
 
 _TOLERANCE = 1e-5  # of the last Newton step
 _SMALL = 0.4
 _MOST_ATTEMPTS = 40
-_FAR = 6.0  # in units: far from the support, where resolvents are −1/w
+
+# The GNU C library returns freed memory beyond twice the largest block that was ever freed. Free a
+# large one: or else each Newton step has its temporaries mapped anew, a third of its time.
+np.empty(2**21)
 
 
 class Ladders(NamedTuple):
-    """Diagonals of the smoother in each bin, and their derivatives: arrays (B, points, K).
+    """Diagonals of the smoother in each bin, and their derivatives: arrays (B, K, points).
 
     They depend on R and C of the bin, on the variance p of the walk before it and on the
     information J from after it.
@@ -52,7 +56,7 @@ class Ladders(NamedTuple):
 class CausalEquations:
     """The equations of a causal profile in units of its mean, and Newton's method for them.
 
-    The unknowns of a point w are the means R_k and C_k of each bin: arrays (2, B, points, K).
+    The unknowns of a point w are the means R_k and C_k of each bin: arrays (2, B, K, points).
     """
 
     def __init__(self, profile: "CausalProfile") -> None:
@@ -61,7 +65,7 @@ class CausalEquations:
         self.h = profile.repeats
         self.K = len(profile.latent_dimensions)
         self.m, self.sizes = profile.bins, profile.sizes
-        self.places = np.log(profile.places / self.m.sum())
+        self.places = profile.places / self.m.sum()
         self.share, self.empty = profile.shares
         # increments before and after a bin's observation, and what is left of the walk after them
         before, after = (self.m + 1) / 2, (self.m - 1) / 2
@@ -70,52 +74,23 @@ class CausalEquations:
         self.noise = profile.noise / self.unit
         self.wr, self.wc = profile.row_weights, profile.column_weights
         self.k = 1 / profile.latent_dimensions
-        self.A = np.ascontiguousarray(profile.row_variances.swapaxes(0, 1)) * scale  # (B, K, I)
-        self.G = np.ascontiguousarray(profile.column_variances.swapaxes(0, 1)) * scale
-        A_mean = profile.row_means.swapaxes(0, 1) * (scale * self.wr)
-        G_mean = profile.column_means.swapaxes(0, 1) * (scale * self.wc)
-        self.AT, self.GT = A_mean.swapaxes(1, 2).copy(), G_mean.swapaxes(1, 2).copy()
-        B, K = self.m.size, self.K
-        self.AA = (
-            (A_mean[:, :, None] * self.A[:, None]).reshape(B, K * K, -1).swapaxes(1, 2).copy()
-        )
-        self.GG = (
-            (G_mean[:, :, None] * self.G[:, None]).reshape(B, K * K, -1).swapaxes(1, 2).copy()
-        )
+        A = profile.row_variances.swapaxes(0, 1) * scale  # (B, K, I)
+        G = profile.column_variances.swapaxes(0, 1) * scale
+        self.A_mean = profile.row_means.swapaxes(0, 1) * (scale * self.wr)
+        self.G_mean = profile.column_means.swapaxes(0, 1) * (scale * self.wc)
+        self.A, self.G = A.swapaxes(1, 2).copy(), G.swapaxes(1, 2).copy()  # (B, I, K)
+        shape = (self.m.size, self.K**2, -1)
+        self.AA = (self.A_mean[:, :, None] * A[:, None]).reshape(shape)
+        self.GG = (self.G_mean[:, :, None] * G[:, None]).reshape(shape)
 
     def start(self, w: Complexes) -> Complexes:
-        """Unknowns of the closed form of noise alone (`CausalLaw`), as a first guess.
-
-        In units, y = wu has dy/d log x = K x y e^{−y} =: q with K = −E₁(−w²), and C = −w/y,
-        R = −q/w.
-        """
-        from scipy.special import exp1
-
-        B = self.m.size
-        R, C = np.empty((2, B, w.size), dtype=np.complex128)
+        """Unknowns of the closed form of noise alone (`CausalLaw`), as a first guess."""
         # small singular values are those of the noise, with less energy than the whole
         scale = np.where(np.abs(w) < self.noise**0.5, self.noise**0.5, 1.0)
-        w = w / scale
-        plain = (np.abs(w) > _FAR) | (w.imag > np.abs(w.real))
-        y, t = np.where(plain, 0.1j, w * w), 0.0
-        K = -exp1(-y)
-        places = self.places
-        for b in range(B - 1, -1, -1):
-            q = K * np.exp(t - y)  # over y
-            rate = max(5.0, 4 * float(np.abs(q).max()))
-            n_steps = min(200, max(1, int(np.ceil((t - places[b]) * rate))))
-            step = (places[b] - t) / n_steps
-            for _ in range(n_steps):  # the midpoint rule
-                half = y * (1 + 0.5 * step * K * np.exp(t - y))
-                y = y + step * half * K * np.exp(t + 0.5 * step - half)
-                t += step
-            R[b], C[b] = -y * K * np.exp(t - y) / w, -w / y
-        for part in (R, C):
-            part[:, plain] = -1 / w[plain]
-            part[:] = np.where(np.isfinite(part) & (part.imag > 0), part, -1 / w)
+        R, C = causal_resolvents(w / scale, self.places)
         R, C = R / scale, C / scale
-        rows, columns = self.AT.sum(axis=1)[:, None], self.GT.sum(axis=1)[:, None]
-        return np.stack([R[..., None] * rows, C[..., None] * columns])
+        rows, columns = self.A_mean.sum(axis=2), self.G_mean.sum(axis=2)
+        return np.stack([R[:, None] * rows[..., None], C[:, None] * columns[..., None]])
 
     def solve(self, w: Complexes, tolerance: float = _TOLERANCE) -> Complexes:
         """Return the unknowns at points w of the upper half plane (a flat array)."""
@@ -153,8 +128,8 @@ class CausalEquations:
         in_vain = 0
         for attempt in range(_MOST_ATTEMPTS):
             todo = np.flatnonzero(~done)
-            v[:, :, todo], done[todo] = self._converge(
-                v[:, :, todo], w[todo], 6 + attempt, tolerance
+            v[..., todo], done[todo] = self._converge(
+                v[..., todo], w[todo], 6 + attempt, tolerance
             )
             in_vain = in_vain + 1 if (~done).sum() == todo.size else 0
             if done.all() or in_vain == patience:
@@ -163,7 +138,7 @@ class CausalEquations:
                 todo = np.flatnonzero(~done)
                 # further out only now and then, where a copy of the nearest is the safer guess
                 copy = attempt % 2 == 1
-                v[:, :, todo] = _extrapolated(w[done], v[:, :, done], w[todo], copy=copy)
+                v[..., todo] = _extrapolated(w[done], v[..., done], w[todo], copy=copy)
         return v, done
 
     def _converge(
@@ -173,19 +148,23 @@ class CausalEquations:
         done = np.zeros(w.size, dtype=bool)
         for _ in range(n_steps):
             todo = np.flatnonzero(~done)
-            now = v[:, :, todo]
+            now = v[..., todo]
             step, residual = self.newton(now, w[todo])
-            scale = np.abs(now) + 1e-3 * np.abs(now).max(axis=1, keepdims=True) + 1e-300
-            size = (np.abs(step) / scale).max(axis=(0, 1, 3))
+            scale = np.abs(now)
+            scale += 1e-3 * scale.max(axis=1, keepdims=True) + 1e-300
+            size = (np.abs(step) / scale).max(axis=(0, 1, 2))
             with np.errstate(all="ignore"):
-                reach = np.where(step.imag < 0, -now.imag / step.imag, np.inf).min(axis=(0, 1, 3))
+                reach = np.where(step.imag < 0, -now.imag / step.imag, np.inf).min(axis=(0, 1, 2))
             share = np.minimum(1.0, np.minimum(0.7 * reach, 1 / np.maximum(size, 1e-9)))
             share = np.where(size < _SMALL, 1.0, share)  # it may pass below the axis on its way
-            good = ((share >= 0.25) & np.isfinite(size))[:, None]
-            newton = share[:, None] * np.where(good, step, 0.0)
-            v[:, :, todo] = now + np.where(good, newton, 0.5 * residual)
-            above = (v[:, :, todo].imag >= -1e-3 * scale).all(axis=(0, 1, 3))
-            done[todo] = good[:, 0] & above & (size < tolerance)
+            good = (share >= 0.25) & np.isfinite(size)
+            if good.all():
+                now = now + share * step
+            else:
+                now = now + np.where(good, share * np.where(good, step, 0.0), 0.5 * residual)
+            v[..., todo] = now
+            above = (now.imag >= -1e-3 * scale).all(axis=(0, 1, 2))
+            done[todo] = good & above & (size < tolerance)
             if done.all():
                 break
         return v, done
@@ -193,65 +172,65 @@ class CausalEquations:
     def mean_rows(self, unknowns: Complexes, w: Complexes) -> Complexes:
         """Mean of R over all rows: w times the Stieltjes transform at w²."""
         R, _ = self._resolvents(self._ladders(unknowns, slopes=False), w)
-        return np.asarray(self.share @ (R @ self.wr) - self.empty / w)
+        return np.asarray((self.share[:, None] * self.wr).ravel() @ R.reshape(-1, w.size)) - (
+            self.empty / w
+        )
 
-    def mean_rows_slope(self, unknowns: Complexes, w: Complexes) -> Complexes:
-        """Return the derivative of `mean_rows` in w, at the solution."""
+    def mean_rows_below(self, unknowns: Complexes, w: Complexes, step: Complexes) -> Complexes:
+        """`mean_rows` at w − step, to first order from the solution at w.
+
+        What the unknowns miss of the solution is made up for by a last step of Newton's method.
+        """
         ladders = self._ladders(unknowns)
         R, C = self._resolvents(ladders, w)
-        slope = self._linear(ladders, R, C, np.stack([R * R @ self.AT, C * C @ self.GT]))
-        step = 1e-6 * w
-        ahead = self.mean_rows(unknowns + step[:, None] * slope, w + step)
-        return np.asarray((ahead - self.share @ (R @ self.wr) + self.empty / w) / step)
+        sides = self._averages(R - step * R**2, C - step * C**2) - unknowns
+        return self.mean_rows(unknowns + self._linear(ladders, R, C, sides), w - step)
 
     def iterate(self, unknowns: Complexes, w: Complexes) -> Complexes:
         """Right-hand sides of the equations."""
-        R, C = self._resolvents(self._ladders(unknowns, slopes=False), w)
-        return np.stack([R @ self.AT, C @ self.GT])
+        return self._averages(*self._resolvents(self._ladders(unknowns, slopes=False), w))
+
+    def _averages(self, R: Complexes, C: Complexes) -> Complexes:
+        return np.stack([real_products(self.A_mean, R), real_products(self.G_mean, C)])
 
     def _resolvents(self, ladders: Ladders, w: Complexes) -> tuple[Complexes, Complexes]:
-        w = w[None, :, None]
-        return -1 / (w + self.h * (ladders.rows @ self.A)), -1 / (w + ladders.columns @ self.G)
+        """R and C of each kind in each bin (B, I, points)."""
+        rows, columns = real_products(self.A, ladders.rows), real_products(self.G, ladders.columns)
+        return -1 / (w + self.h * rows), -1 / (w + columns)
 
     def _ladders(self, unknowns: Complexes, *, slopes: bool = True) -> Ladders:
         """Run the smoother forward and back through the bins, with derivatives if asked for."""
         R, C = unknowns
-        k = self.k
+        k = self.k[:, None] + 0j
         m, size, first, rest, keep, keep2 = (
-            a[:, None, None]
+            a[:, None, None].astype(np.complex128)  # NumPy multiplies equal types faster
             for a in (self.m, self.sizes, self.first, self.rest, self.kept, self.kept_after)
         )
-        o_rate = -m / size
+        o_rate, f, g, size = -m / size, first / m, rest / m, 1 / size
         c1, c2, o = first * C, rest * C, o_rate * R
         ko, kc1, kc2 = k * o, k * c1, k * c2
-        B = len(R)
-        p, J = np.zeros((2, *R.shape[1:]), dtype=np.complex128)
-        before, after = np.empty_like(R), np.empty_like(R)
-        for b in range(B):
-            before[b] = p
-            p = keep[b] * p + c1[b]
-            p = keep2[b] * p / (1 + ko[b] * p) + c2[b]
-        for b in range(B - 1, -1, -1):
-            after[b] = J
-            J = keep2[b] * J / (1 + kc2[b] * J) + o[b]
-            J = keep[b] * J / (1 + kc1[b] * J)
-        J = after
-        p1 = keep * before + c1
+        p1, J, J1 = np.empty((3, *R.shape), dtype=np.complex128)
+        # p before a bin's observation from that in the bin before: κp/(1 + kop) + what is added
+        kept: Complexes = keep[1:] * keep2[:-1]
+        p1[0] = c1[0]
+        _recur(p1, ko[:-1] / kept, 1 / kept, keep[1:] * c2[:-1] + c1[1:])
+        J1[-1] = o[-1]
+        rate = (kc1[1:] + keep[1:] * kc2[:-1]) / kept
+        _recur(J1[::-1], rate[::-1], 1 / kept[::-1], o[-2::-1])
+        J[-1] = 0
+        J[:-1] = keep[1:] * J1[1:] / (1 + kc1[1:] * J1[1:])
         shrink = 1 / (1 + ko * p1)
         p3 = keep2 * p1 * shrink + c2
-        fade = 1 / (1 + kc2 * J)
-        J1 = keep2 * J * fade + o
         d1, d3 = 1 / (1 + k * J1 * p1), 1 / (1 + k * J * p3)
-        f, g = first / m, rest / m
-        rows, columns = p1 * d1 / size, -(f * J1 * d1 + g * J * d3)
+        rows, columns = p1 * d1 * size, -(f * J1 * d1 + g * J * d3)
         if not slopes:
             return Ladders(rows, columns)
-        out = 1 / (1 + kc1 * J1)
+        fade, out = 1 / (1 + kc2 * J), 1 / (1 + kc1 * J1)
         # by (R, C, p, J): p1 by (0, first, keep, 0), p3 and J1 as follows
         s2, f2, d12, d32, out2 = keep2 * shrink**2, keep2 * fade**2, d1**2, d3**2, keep * out**2
         p3_R, p3_C, p3_p = -k * p1**2 * s2 * o_rate, s2 * first + rest, s2 * keep
         J1_C = -k * J**2 * f2 * rest
-        row_p, row_J = d12 / size, -k * p1**2 * d12 / size
+        row_p, row_J = d12 * size, -k * p1**2 * d12 * size
         col_p, col_J, end_p = k * J1**2 * d12 * f, -d12 * f, k * J**2 * d32 * g
         return Ladders(
             rows=rows,
@@ -271,54 +250,58 @@ class CausalEquations:
         """Return Newton's step and the residual."""
         ladders = self._ladders(unknowns)
         R, C = self._resolvents(ladders, w)
-        residual = np.stack([R @ self.AT, C @ self.GT]) - unknowns
+        residual = self._averages(R, C) - unknowns
         return self._linear(ladders, R, C, residual), residual
 
     def _linear(self, ladders: Ladders, R: Complexes, C: Complexes, sides: Complexes) -> Complexes:
         """Solve the linearised equations, x − (derivative of the right-hand sides) x = sides.
 
         In each bin x is an affine function of the changes of p before and J after the bin
-        (`_local`); what leaves the bin is one as well, and the chain of bins is solved by a
-        backward sweep, in which the change of J is an affine function of that of p, and a forward
-        one.
+        (`_local`); what leaves the bin is one as well, and the chain of bins is solved by joining
+        neighbours (`_chain`).
         """
         local = self._local(ladders, R, C, sides)
         K = self.K
-        by_R, by_C = local[..., :K, :], local[..., K:, :]
         k = np.arange(K)
-        walk = ladders.walk_by[0][..., None] * by_R + ladders.walk_by[1][..., None] * by_C
-        walk[..., k, k] += ladders.walk_by[2]
-        information = (
-            ladders.information_by[0][..., None] * by_R
-            + ladders.information_by[1][..., None] * by_C
-        )
-        information[..., k, K + k] += ladders.information_by[2]
-        steps = _chain(walk, information)
-        step = (local[..., :-1] @ steps[..., None])[..., 0] + local[..., -1]
-        return np.stack([step[..., :K], step[..., K:]])
+        by = [part.swapaxes(0, 1)[:, None] for part in ladders.walk_by]
+        walk = by[0] * local[:K] + by[1] * local[K:]
+        walk[k, k] += by[2][:, 0]
+        by = [part.swapaxes(0, 1)[:, None] for part in ladders.information_by]
+        information = by[0] * local[:K] + by[1] * local[K:]
+        information[k, K + k] += by[2][:, 0]
+        p, J = _chain(walk, information)
+        step = _product(local[:, :K], p[:, None])
+        step += _product(local[:, K:-1], J[:, None])
+        step[:, 0] += local[:, -1]
+        return step.reshape(2, K, *step.shape[2:]).swapaxes(1, 2)
 
     def _local(
         self, ladders: Ladders, R: Complexes, C: Complexes, residual: Complexes
     ) -> Complexes:
-        """Step of (R, C) in a bin by the steps of p and J, and a constant: (…, 2K, 2K+1)."""
+        """Step of (R, C) in a bin by the steps of p and J, and a constant: (2K, 2K+1, B, P)."""
         K = self.K
-        shape = (*residual.shape[1:3], K, K)
-        MR = self.h * ((R * R) @ self.AA).reshape(shape)
-        MC = ((C * C) @ self.GG).reshape(shape)
-        system = np.empty((*shape[:2], 2 * K, 2 * K), dtype=np.complex128)
-        sides = np.empty((*shape[:2], 2 * K, 2 * K + 1), dtype=np.complex128)
-        for lines, M, by in (
-            (slice(0, K), MR, ladders.rows_by),
-            (slice(K, 2 * K), MC, ladders.columns_by),
+        B, _, P = R.shape
+        system = np.empty((2 * K, 4 * K + 1, B, P), dtype=np.complex128)
+        for lines, squares, means, by, sides in (
+            (slice(0, K), self.h * (R * R), self.AA, ladders.rows_by, residual[0]),
+            (slice(K, 2 * K), C * C, self.GG, ladders.columns_by, residual[1]),
         ):
-            system[..., lines, :K] = -M * by[0][..., None, :]
-            system[..., lines, K:] = -M * by[1][..., None, :]
-            sides[..., lines, :K] = M * by[2][..., None, :]
-            sides[..., lines, K:-1] = M * by[3][..., None, :]
+            M = real_products(means, squares).reshape(B, K, K, P).transpose(1, 2, 0, 3)
+            for part in range(4):  # by R, C, p, J
+                columns = slice(part * K, (part + 1) * K)
+                np.multiply(M, by[part].swapaxes(0, 1), out=system[lines, columns])
+            system[lines, -1] = sides.swapaxes(0, 1)
+        left = system[:, : 2 * K]
+        np.negative(left, out=left)
         i = np.arange(2 * K)
-        system[..., i, i] += 1
-        sides[..., :K, -1], sides[..., K:, -1] = residual
-        return np.asarray(np.linalg.solve(system, sides), dtype=np.complex128)
+        left[i, i] += 1
+        return _solution(system)
+
+
+def real_products(real: Floats, values: Complexes) -> Complexes:
+    """Products of real matrices (B, m, k) and complex ones (B, k, points)."""
+    parts = np.ascontiguousarray(values).view(np.float64)
+    return np.asarray((real @ parts).view(np.complex128))
 
 
 def _extrapolated(
@@ -326,63 +309,89 @@ def _extrapolated(
 ) -> Complexes:
     """Unknowns at w from those at two known points, as powers of w; or a copy of the nearest."""
     order = np.argsort(np.abs(np.log(w[:, None] / known)), axis=1)
-    nearest = values[:, :, order[:, 0]]
+    nearest = values[..., order[:, 0]]
     if copy or known.size < 2:
         return nearest
     a, b = known[order[:, 0]], known[order[:, 1]]
-    power = np.clip((np.log(w / a) / np.log(a / b)).real, -2.0, 2.0)[:, None]
+    power = np.clip((np.log(w / a) / np.log(a / b)).real, -2.0, 2.0)
     with np.errstate(all="ignore"):
-        guess = nearest * np.exp(power * np.log(nearest / values[:, :, order[:, 1]]))
+        guess = nearest * np.exp(power * np.log(nearest / values[..., order[:, 1]]))
     return np.asarray(np.where(np.isfinite(guess) & (guess.imag > 0), guess, nearest))
 
 
-def _chain(walk: Complexes, information: Complexes) -> Complexes:
-    """Solve for the steps of p before and J after each bin, given both maps: (B, points, 2K).
+def _recur(x: Complexes, rates: Complexes, constants: Complexes, added: Complexes) -> None:
+    """Fill x with x_{b+1} = x_b/(rate_b x_b + constant_b) + added_b, from the first on."""
+    below = np.empty_like(x[0])
+    for here, there, rate, constant, more in zip(
+        x[:-1], x[1:], rates, constants, added, strict=True
+    ):
+        np.multiply(rate, here, out=below)
+        below += constant
+        np.divide(here, below, out=below)
+        np.add(below, more, out=there)
 
-    Points are the last axis throughout, over which NumPy is fast when K is small.
+
+def _chain(walk: Complexes, information: Complexes) -> tuple[Complexes, Complexes]:
+    """Solve for the steps of p before and J after each bin: (K, B, points) each.
+
+    Given are p after each bin and J before it, as affine functions of p before and J after it
+    (K, 2K+1, B, points). Neighbours are joined to bins of twice the size, for which p and J
+    between the two are solved for, until a single bin is left, with nothing before and after it.
     """
-    B, n_points, K, _ = walk.shape
-    walk = np.ascontiguousarray(np.moveaxis(walk, 1, -1))  # (B, K, 2K+1, points)
-    information = np.ascontiguousarray(np.moveaxis(information, 1, -1))
-    own = [*range(K), 2 * K]
-    own_walk, own_information = walk[:, :, own], information[:, :, own]
-    diagonal = np.arange(K)
-    ahead = np.zeros((K, K + 1, n_points), dtype=np.complex128)  # J after the bin by p, and alone
-    both = np.empty((B, 2 * K, K + 1, n_points), dtype=np.complex128)  # J and p after the bin
-    for b in range(B - 1, -1, -1):
-        mixed = _product(walk[b, :, K:-1], ahead)
-        sides, system = own_walk[b], -mixed[:, :-1]
-        sides[:, -1] += mixed[:, -1]
-        system[diagonal, diagonal] += 1
-        onward = _solution(system, sides)  # p after the bin by p before it
-        through = _product(ahead[:, :-1], onward)
-        through[:, -1] += ahead[:, -1]
-        both[b, :K], both[b, K:] = through, onward
-        ahead = own_information[b] + _product(information[b, :, K:-1], through)
-    steps = np.zeros((B, 2 * K, n_points), dtype=np.complex128)
-    p = np.zeros((K, n_points), dtype=np.complex128)
-    for b in range(B):
-        after = _product(both[b, :, :-1], p[:, None])[:, 0] + both[b, :, -1]
-        steps[b, :K], steps[b, K:] = p, after[:K]
-        p = after[K:]
-    return np.moveaxis(steps, -1, 1)
+    K = len(walk)
+    levels = []
+    while (n_bins := walk.shape[2]) > 1:
+        pairs = slice(0, n_bins - 1, 2), slice(1, n_bins, 2)
+        (a, b), (c, d) = ([x[:, :, part] for part in pairs] for x in (walk, information))
+        mixed = _product(a[:, K:-1], d)
+        system = np.concatenate([-mixed[:, :K], a[:, :K], mixed[:, K:]], axis=1)
+        system[:, -1] += a[:, -1]
+        system[np.arange(K), np.arange(K)] += 1
+        between = _solution(system)  # p between the two bins
+        back = _product(d[:, :K], between)  # J between them
+        back[:, K:] += d[:, K:]
+        onward, first = _product(b[:, :K], between), _product(c[:, K:-1], back)
+        onward[:, K:] += b[:, K:]
+        first[:, :K] += c[:, :K]
+        first[:, -1] += c[:, -1]
+        levels.append((between, back, n_bins))
+        if n_bins % 2:
+            onward = np.concatenate([onward, walk[:, :, -1:]], axis=2)
+            first = np.concatenate([first, information[:, :, -1:]], axis=2)
+        walk, information = onward, first
+    p, J = np.zeros((2, K, 1, walk.shape[3]), dtype=np.complex128)
+    for between, back, n_bins in reversed(levels):
+        n_pairs = n_bins // 2
+        ends = np.concatenate([p[:, :n_pairs], J[:, :n_pairs]])[:, None]
+        all_p, all_J = np.empty((2, K, n_bins, p.shape[2]), dtype=np.complex128)
+        all_p[:, ::2], all_J[:, 1::2] = p, J[:, :n_pairs]
+        all_p[:, 1::2] = _product(between[:, :-1], ends)[:, 0] + between[:, -1]
+        all_J[:, : 2 * n_pairs : 2] = _product(back[:, :-1], ends)[:, 0] + back[:, -1]
+        if n_bins % 2:
+            all_J[:, -1] = J[:, -1]
+        p, J = all_p, all_J
+    return p, J
 
 
 def _product(A: Complexes, B: Complexes) -> Complexes:
-    """Matrix products, points last."""
+    """Matrix products; rows and columns are the first axes."""
     total = A[:, 0, None] * B[0]
     for k in range(1, len(B)):
         total += A[:, k, None] * B[k]
     return np.asarray(total)
 
 
-def _solution(A: Complexes, sides: Complexes) -> Complexes:
-    """Solve Ax = sides for small matrices near the identity, points last (Gauss–Jordan)."""
-    whole = np.concatenate([A, sides], axis=1)
-    K = len(A)
-    for k in range(K):
-        whole[k] = whole[k] / whole[k, k]
-        for i in range(K):
+def _solution(whole: Complexes) -> Complexes:
+    """Solve Ax = b for small matrices [A b], rows and columns first (Gauss–Jordan, in place).
+
+    Pivots are those of the diagonal: each leading block of A is that of the equations for some of
+    the unknowns given the others, and as regular.
+    """
+    n = len(whole)
+    for k in range(n):
+        pivot = whole[k, k + 1 :]
+        pivot *= 1 / whole[k, k]
+        for i in range(n):
             if i != k:
-                whole[i] -= whole[i, k] * whole[k]
-    return whole[:, K:]
+                whole[i, k + 1 :] -= whole[i, k] * pivot
+    return whole[:, n:]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw._checks import Complexes, Floats
-from attnlaw.laws.causal_equations import CausalEquations
+from attnlaw.laws.causal_equations import CausalEquations, real_products
 
 if TYPE_CHECKING:
     from attnlaw.laws.causal_profile import CausalProfile
@@ -70,7 +70,7 @@ class WindowEquations(CausalEquations):
         self.F1, self.F2 = profile.pair_means(1), profile.pair_means(2)
 
     def _ladders(self, unknowns: Complexes, *, slopes: bool = True) -> Any:
-        R, C = unknowns.transpose(0, 2, 3, 1)  # (P, K, B)
+        R, C = unknowns.transpose(0, 3, 2, 1)  # (P, K, B)
         q, c = R * (self.m / self.sizes), C * self.m
         F1, F2 = self.F1, self.F2
         shape = (*q.shape, self.m.size)
@@ -92,47 +92,47 @@ class WindowEquations(CausalEquations):
         full: Complexes = Z + (F1 * c[:, :, None]) @ F1.T
         back: Complexes = W + F1.T @ (q[..., None] * F1)
         return _DenseLadders(
-            rows=rows.transpose(2, 0, 1),
-            columns=columns.transpose(2, 0, 1),
+            rows=rows.transpose(2, 1, 0),
+            columns=columns.transpose(2, 1, 0),
             rows_by=(k4 * full**2 / size[:, None], squares / size[:, None]),
             columns_by=(squares.swapaxes(2, 3), k4 * back**2),
         )
 
     def _linear(self, ladders: Any, R: Complexes, C: Complexes, sides: Complexes) -> Complexes:
-        B, P, K = R.shape[0], R.shape[1], self.K
-        MR = self.h * ((R * R) @ self.AA).reshape(B, P, K, K)
-        MC = ((C * C) @ self.GG).reshape(B, P, K, K)
+        B, P, K = R.shape[0], R.shape[2], self.K
+        MR = self.h * real_products(self.AA, R * R).reshape(B, K, K, P)
+        MC = real_products(self.GG, C * C).reshape(B, K, K, P)
 
         def change(x: Complexes) -> Complexes:
-            dR, dC = x.transpose(0, 2, 3, 1)
+            dR, dC = x.transpose(0, 3, 2, 1)
             q, c = (dR * (self.m / self.sizes))[..., None], (dC * self.m)[..., None]
             by, back = ladders.rows_by, ladders.columns_by
-            rows = (by[0] @ q + by[1] @ c)[..., 0].transpose(2, 0, 1)
-            columns = (back[0] @ q + back[1] @ c)[..., 0].transpose(2, 0, 1)
-            out = np.stack([(MR @ rows[..., None])[..., 0], (MC @ columns[..., None])[..., 0]])
+            rows = (by[0] @ q + by[1] @ c)[..., 0].transpose(2, 1, 0)
+            columns = (back[0] @ q + back[1] @ c)[..., 0].transpose(2, 1, 0)
+            out = np.stack([(MR * rows[:, None]).sum(axis=2), (MC * columns[:, None]).sum(axis=2)])
             return np.asarray(x - out)
 
         return _gmres(change, sides)
 
 
 def _gmres(apply: Callable[[Complexes], Complexes], sides: Complexes) -> Complexes:
-    """Solve apply(x) = sides for each point (third axis) by generalised minimal residuals."""
+    """Solve apply(x) = sides for each point (last axis) by generalised minimal residuals."""
 
     def inner(a: Complexes, b: Complexes) -> Complexes:
-        return np.asarray(np.sum(a.conj() * b, axis=(0, 1, 3)))
+        return np.asarray(np.sum(a.conj() * b, axis=(0, 1, 2)))
 
     size = np.sqrt(inner(sides, sides).real) + 1e-300
-    basis = [sides / size[:, None]]
-    H = np.zeros((_MOST_KRYLOV + 1, _MOST_KRYLOV, sides.shape[2]), dtype=np.complex128)
+    basis = [sides / size]
+    H = np.zeros((_MOST_KRYLOV + 1, _MOST_KRYLOV, sides.shape[3]), dtype=np.complex128)
     for j in range(_MOST_KRYLOV):
         v = apply(basis[j])
         for _ in range(2):
             for i, u in enumerate(basis):
                 share = inner(u, v)
                 H[i, j] += share
-                v = v - share[:, None] * u
+                v = v - share * u
         H[j + 1, j] = np.sqrt(inner(v, v).real)
-        basis.append(v / (H[j + 1, j].real + 1e-300)[:, None])
+        basis.append(v / (H[j + 1, j].real + 1e-300))
         if j % 5 == 4 or j + 1 == _MOST_KRYLOV:
             small = np.moveaxis(H[: j + 2, : j + 1], 2, 0)
             target = np.zeros((len(small), j + 2, 1), dtype=np.complex128)
@@ -141,4 +141,4 @@ def _gmres(apply: Callable[[Complexes], Complexes], sides: Complexes) -> Complex
             rest = np.linalg.norm(small @ y - target, axis=(1, 2)) / size
             if rest.max() < _KRYLOV_TOLERANCE:
                 break
-    return np.asarray(sum(u * y[:, i] for i, u in enumerate(basis[:-1])))
+    return np.asarray(sum(u * y[:, i, 0] for i, u in enumerate(basis[:-1])))

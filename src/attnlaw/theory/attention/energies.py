@@ -240,19 +240,19 @@ def _add(a: Sums, b: Sums) -> Sums:
     grid = _grid(max(a.values[used_a[0]] + b.values[used_b[0]], 1e-5 * mean), high, a.values.size)
     pairs = (a.values[:, None] + b.values).ravel()
     left, share = _place(grid, pairs)
-    every = np.arange(pairs.size)
     from scipy import sparse
 
-    spread = sparse.csr_matrix(
+    spread = sparse.csc_matrix(  # two entries in each column
         (
-            np.concatenate([1 - share, share]),
-            (np.concatenate([left, left + 1]), np.concatenate([every, every])),
+            np.stack([1 - share, share], axis=1).ravel(),
+            np.stack([left, left + 1], axis=1).ravel(),
+            np.arange(0, 2 * pairs.size + 1, 2),
         ),
         shape=(grid.size, pairs.size),
     )
 
     def join(f: Floats, g: Floats) -> Floats:
-        return (f[:, :, None] * g[:, None, :]).reshape(len(f), -1).T
+        return (f.T[:, None] * g.T).reshape(-1, len(f))
 
     masses = spread @ join(a.masses, b.masses)
     marks = spread @ (join(a.masses, b.marks) + join(a.marks, b.masses))

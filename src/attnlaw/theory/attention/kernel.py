@@ -16,6 +16,7 @@ b_k(κ) = Γ(d/2) (κ/2)^{1−d/2} I_{d/2−1+k}(κ). Norms are represented by a
 (`gauss_rule`, `norm_rule`).
 """
 
+from functools import lru_cache
 from math import comb
 from typing import NamedTuple
 
@@ -321,6 +322,12 @@ def gauss_rule(points: Floats, weights: Floats, n_nodes: int) -> tuple[Floats, F
     return np.asarray(nodes, dtype=float), np.asarray(vectors[0] ** 2, dtype=float)
 
 
+@lru_cache(maxsize=4)
+def _legendre_rule(n_nodes: int) -> tuple[Floats, Floats]:
+    """Gauss–Legendre rule on [−1, 1], computed once."""
+    return np.polynomial.legendre.leggauss(n_nodes)
+
+
 def norm_rule(
     dimension: float, n_nodes: int, n_draws: float | None = None
 ) -> tuple[Floats, Floats]:
@@ -344,7 +351,7 @@ def norm_rule(
     """
     tail = 0.5 / n_draws if n_draws else 1e-14
     low, high = np.sqrt(2 * gammaincinv(dimension / 2, [tail, 1 - tail]) / dimension)
-    x, w = np.polynomial.legendre.leggauss(200)
+    x, w = _legendre_rule(200)
     r = 0.5 * (low + high) + 0.5 * (high - low) * x
     log_density = (dimension - 1) * np.log(r) - dimension * r * r / 2
     return gauss_rule(r, w * np.exp(log_density - log_density.max()), n_nodes)
