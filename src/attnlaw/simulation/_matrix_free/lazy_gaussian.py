@@ -196,7 +196,7 @@ class LazyGaussian:
         which that leaves little was mostly rounding error and ε: keeping it would mistake rounding
         error for a new Krylov vector, and ε would grow again.
         """
-        W = fitted(vectors, self.rows.size)
+        W = np.asfortranarray(fitted(vectors, self.rows.size))
         lengths = np.sqrt(np.einsum("ij,ij->j", W, W, dtype=np.float64))
         W = W - self._queried.combine(self._queried.dot(W), self.rows.size)
         new, shares, sine = self._orthonormal(W, lengths)
@@ -211,7 +211,7 @@ class LazyGaussian:
 
     def _draw_images(self, new: Vectors, R: Floats, fresh: Vectors) -> None:
         """Turn fresh Gaussians into the images of the directions Q₁ that R introduced."""
-        fresh = fitted(fresh, self.rows.size)
+        fresh = np.asfortranarray(fitted(fresh, self.rows.size))
         fresh -= self._queried.combine(self._queried.dot(fresh), len(fresh))
         fresh += fitted(new, len(fresh)) @ R.T.astype(new.dtype)
         self.n_known += len(R)
@@ -308,7 +308,7 @@ class Columns:
         parts = []
         for chunk in self._filled():
             shared = min(chunk.shape[1], len(vectors))
-            parts.append(chunk[:, :shared] @ vectors[:shared])
+            parts.append((vectors[:shared].T @ chunk[:, :shared].T).T)
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def combine(self, coefficients: NDArray[np.floating], size: int) -> Vectors:
@@ -318,10 +318,10 @@ class Columns:
         start, total = 0, np.zeros(0)
         for chunk in self._filled():
             share = coefficients[start : start + len(chunk)].astype(chunk.dtype, copy=False)
-            part = chunk[: len(share)].T @ share
+            part = share.T @ chunk[: len(share)]  # twice as fast as its transpose
             total = np.add(total, part, out=total) if start else part
             start += len(chunk)
-        return fitted(total, size)
+        return fitted(total.T, size)
 
 
 def orthonormal(vectors: Vectors, lengths: Floats, least: float) -> tuple[Vectors, Floats, float]:
