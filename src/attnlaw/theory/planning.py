@@ -6,7 +6,7 @@
 import functools
 import itertools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,6 +31,7 @@ from attnlaw.laws.outliers import (
 from attnlaw.models import PooledModel, PooledSequences
 from attnlaw.results import Plan, Spike
 from attnlaw.theory.pooled import ceiling, spike_parameter
+from attnlaw.theory.token_spikes import sign_change
 from attnlaw.theory.verbs import plan, predict
 from attnlaw.theory.vocabulary import plan_vocabulary
 
@@ -40,9 +41,6 @@ BoolArray = NDArray[np.bool_]
 
 GRID = 10.0 ** (np.arange(-96, 97) / 12)
 """Ratios and signals between which a crossing is looked for: twelve in a decade."""
-
-PARTS, STEPS = 64, 9
-"""Into how many parts an interval is cut, and how often: from the grid down to rounding."""
 
 
 @answers(plan)
@@ -269,16 +267,16 @@ def search_plan(model: PooledModel[Any], squared_overlap: ArrayLike, ceiling: Ar
     Notes
     -----
     ζ is predicted on a grid of twelve points in a decade from 1e-8 to 1e8. Of a ratio the last
-    point that is enough is taken, of the signal the first, and the interval next to it is cut into
-    ever finer grids (docs/theory/thresholds.md, "The other way round"). ζ need not be monotone: a
+    point that is enough is taken, of the signal the first, and ζ is solved for in the interval
+    next to it (docs/theory/thresholds.md, "The other way round"). ζ need not be monotone: a
     window between two points of the first grid is overlooked.
     """
     wanted, shape = wanted_overlap(model, squared_overlap)
     overlaps = _Overlaps.of(model, shape)
-    nothing = np.zeros((*shape, 1))
-    sample_limit = overlaps.on("sample_ratio", nothing)[..., 0, :]
-    vocab_limit = overlaps.on("vocab_ratio", nothing)[..., 0, :]
+    limits = overlaps.at([np.zeros((*shape, 1)), np.zeros((*shape, 1)), np.zeros((*shape, 0))])
+    vocab_limit, sample_limit = limits[..., 0, :], limits[..., 1, :]
     zeta = np.broadcast_to(np.broadcast_to(wanted, shape)[..., None], sample_limit.shape)
+    vocab_ratio, sample_ratio, signal = overlaps.needs(zeta)
 
     def shown(values: ArrayLike) -> Real:
         full = np.broadcast_to(values, zeta.shape)
@@ -286,9 +284,9 @@ def search_plan(model: PooledModel[Any], squared_overlap: ArrayLike, ceiling: Ar
 
     return Plan(
         squared_overlap=shown(zeta),
-        sample_ratio=shown(overlaps.largest_ratio("sample_ratio", zeta)),
-        vocab_ratio=shown(overlaps.largest_ratio("vocab_ratio", zeta)),
-        signal=shown(overlaps.smallest_signal(zeta)),
+        sample_ratio=shown(sample_ratio),
+        vocab_ratio=shown(vocab_ratio),
+        signal=shown(signal),
         ceiling=shown(ceiling),
         sample_limit=shown(sample_limit),
         vocab_limit=shown(vocab_limit),
@@ -300,67 +298,64 @@ class _Overlaps:
     """Predicted overlaps of a model as functions of one of its numbers, the outliers last."""
 
     model: Any  # a PooledModel
-    numbers: dict[str, Floats]  # ratios and signal, each of shape (…, 1)
+    names: tuple[str, str, str]  # vocab_ratio, sample_ratio, signal
+    numbers: list[Floats]  # what they are in the model, each of shape (…, 1)
     are_several: bool  # whether the model has an axis of outliers
 
     @classmethod
     def of(cls, model: PooledModel[Any], shape: tuple[int, ...]) -> "_Overlaps":
         names = ("vocab_ratio", "sample_ratio", model.signal_field)
-        numbers = {n: np.broadcast_to(getattr(model, n), shape)[..., None] for n in names}
-        return cls(model, numbers, not isinstance(_predicted(model), Spike))
+        numbers = [np.broadcast_to(getattr(model, n), shape)[..., None] for n in names]
+        return cls(model, names, numbers, not isinstance(_predicted(model), Spike))
 
-    def on(self, name: str, values: Floats) -> Floats:
-        """Return ζ at values of shape (…, n), of every outlier: shape (…, n, J)."""
-        found = _predicted(replace(self.model, **self.numbers | {name: values}))
+    def at(self, values: Sequence[Floats]) -> Floats:
+        """Return ζ where each number in turn has values (…, n), the others the model's own.
+
+        Returns
+        -------
+        array of shape (…, sum of n, J)
+            Vocabulary ratios first, then sample ratios, then signals; of every outlier.
+        """
+        counts = [len(v.T) for v in values]
+        given = {
+            name: np.concatenate(
+                [
+                    values[i] if i == k else np.repeat(self.numbers[i], counts[k], axis=-1)
+                    for k in range(3)
+                ],
+                axis=-1,
+            )
+            for i, name in enumerate(self.names)
+        }
+        found = _predicted(replace(self.model, **given))
         return np.asarray(
             found.squared_overlaps if self.are_several else found.squared_overlap[..., None]
         )
 
-    def own(self, name: str, values: Floats) -> Floats:
-        """Return ζ of each outlier at values of its own: both of shape (…, J, n)."""
-        *shape, J, n = values.shape
-        found = self.on(name, values.reshape(*shape, J * n)).reshape(*shape, J, n, J)
-        return np.moveaxis(np.diagonal(found, axis1=-3, axis2=-1), -1, -2)
+    def needs(self, zeta: Floats) -> Floats:
+        """Return the largest ratios and the smallest signal that give ζ (…, J): (3, …, J).
 
-    def largest_ratio(self, name: str, zeta: Floats) -> Floats:
-        """Return the largest ratio at which ζ is enough; 0 where there is none."""
-        exists, low, _ = self._crossing(name, zeta, from_the_end=True)
-        return np.where(exists, low, 0.0)
+        0 where no ratio is enough, infinite where no signal is.
+        """
+        *shape, J = zeta.shape
+        grid = np.broadcast_to(GRID, (*shape, len(GRID)))
+        overlaps = np.stack(np.split(self.at([grid] * 3), 3, axis=-2))
+        enough = np.moveaxis(overlaps, -1, -2) >= zeta[..., None]  # (3, …, J, points)
+        last = len(GRID) - 1 - np.argmax(enough[:2, ..., ::-1], axis=-1)
+        first = np.argmax(enough[2:], axis=-1)
+        low = np.concatenate([last, np.maximum(first - 1, 0)])
+        high = np.concatenate([np.minimum(last + 1, len(GRID) - 1), first])
+        falling = np.reshape([1.0, 1.0, -1.0], (3, *(1,) * zeta.ndim))
+        scale = np.minimum(zeta, 1 - zeta)  # beyond it the ends of an interval count alike
 
-    def smallest_signal(self, zeta: Floats) -> Floats:
-        """Return the smallest signal at which ζ is enough; infinite where there is none."""
-        exists, _, high = self._crossing(self.model.signal_field, zeta, from_the_end=False)
-        return np.where(exists, high, np.inf)
+        def excess(x: Floats) -> Floats:
+            found = self.at(list(x)).reshape(*shape, 3, J, J)
+            own = np.diagonal(found, axis1=-2, axis2=-1)  # of each outlier at its own values
+            return np.clip(falling * (np.moveaxis(own, -2, 0) - zeta), -scale, scale)
 
-    def _crossing(
-        self, name: str, zeta: Floats, *, from_the_end: bool
-    ) -> tuple[BoolArray, Floats, Floats]:
-        """Return whether ζ is enough anywhere, and neighbours where it begins or ends to be."""
-        grid = np.broadcast_to(GRID, (*zeta.shape, len(GRID)))
-        enough = self.own(name, grid) >= zeta[..., None]
-        exists = np.asarray(enough.any(axis=-1))
-        for _ in range(STEPS):
-            if from_the_end:
-                low = grid.shape[-1] - 1 - np.argmax(enough[..., ::-1], axis=-1)
-            else:
-                low = np.argmax(enough, axis=-1) - 1
-            ends = _picked(grid, low), _picked(grid, low + 1)
-            grid = _cut(*ends)
-            enough = self.own(name, grid) >= zeta[..., None]
-        return exists, *ends
-
-
-def _picked(grid: Floats, index: NDArray[np.intp]) -> Floats:
-    """Return the point of each grid at an index, that next to it where there is none."""
-    within = np.clip(index, 0, grid.shape[-1] - 1)
-    return np.asarray(np.take_along_axis(grid, within[..., None], axis=-1)[..., 0])
-
-
-def _cut(low: Floats, high: Floats) -> Floats:
-    """Cut intervals into parts of equal ratio, their ends kept to the last digit."""
-    inner = np.arange(1, PARTS) / PARTS
-    points = low[..., None] * (high / low)[..., None] ** inner
-    return np.concatenate([low[..., None], points, high[..., None]], axis=-1)
+        found = sign_change(excess, GRID[low], GRID[high], coarse=3)
+        none = np.reshape([0.0, 0.0, np.inf], falling.shape)
+        return np.where(enough.any(axis=-1), found, none)
 
 
 def _predicted(model: PooledModel[Any]) -> Any:
