@@ -3,6 +3,7 @@
 The formulas are those of docs/theory/query-attention.md, "The outlier".
 """
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -110,3 +111,38 @@ def test_scores_of_the_tokens_that_were_learned_from_are_spread_out_too_much():
     expected = np.array([rho**2, stretch, 2 * rho * stretch])
     assert np.all(np.abs(means - expected) < 5 * errors)
     assert abs(means[1] - 1) > 20 * errors[1]
+
+
+def random_setting(rng):
+    """Return a setting at random, mild or sharp."""
+    V = int(rng.choice([1000, 3000, 10_000]))
+    return al.QueryAttention(
+        n_tokens=V,
+        informative_tokens=int(V * rng.choice([0.05, 0.15, 0.3])),
+        dimension=int(rng.choice([60, 120])),
+        n_samples=int(rng.choice([300, 900])),
+        length=int(rng.choice([8, 20, 60])),
+        informative_share=float(rng.choice([0.05, 0.15, 0.3])),
+        signal_norm=rng.uniform(1, 4),
+        marker_norm=rng.uniform(0.5, 3),
+        inverse_temperature=rng.uniform(0.1, 1.5),
+        scoring=str(rng.choice(["exponential", "sigmoid", "softmax"])),
+    )
+
+
+@pytest.mark.slow
+def test_a_warning_tells_where_single_tokens_take_over():
+    rng, errors = np.random.default_rng(11), {True: [], False: []}
+    for seed in range(60):
+        model = random_setting(rng)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", al.RegimeWarning)
+            predicted = al.predict(model).squared_overlap
+        seen = np.asarray(al.simulate(model, n_trials=30, rng=seed).squared_overlap)
+        if max(predicted, seen.mean()) < 0.3:
+            continue  # near its threshold a transition is smeared at any finite size
+        noise = seen.std(ddof=1) / np.sqrt(len(seen))
+        errors[bool(told)].append(max(abs(seen.mean() - predicted) - 3 * noise, 0.0))
+    assert min(map(len, errors.values())) >= 8
+    assert max(errors[False]) < 1 / 60  # d⁻¹ of the smaller dimension
+    assert np.mean(errors[True]) > 3 / 60

@@ -190,6 +190,19 @@ class NoiseScales:
         """Variance of ξ."""
         return float(self.masses @ (self.atoms - 1) ** 2)
 
+    def seen_in(self, n_samples: int) -> "NoiseScales":
+        """Return the scales with those joined to the next that fewer than one sequence has.
+
+        Of an atom of mass below 1/N a sample shows nothing, but it would give the bulk an edge.
+        """
+        order = np.argsort(self.atoms)
+        atoms, masses = self.atoms[order], self.masses[order]
+        rarer = np.cumsum(masses[::-1])[::-1]  # mass from each atom up
+        last = max(int(np.flatnonzero(n_samples * rarer >= 1).max(initial=0)), 0)
+        joined = float(rarer[last])
+        top = float(masses[last:] @ atoms[last:]) / joined
+        return NoiseScales(np.append(atoms[:last], top), np.append(masses[:last], joined))
+
     def factor(self, y: Floats, gamma: Floats) -> tuple[Floats, Floats]:
         """Return φ(y) and its derivative in y.
 
