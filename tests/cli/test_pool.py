@@ -56,6 +56,21 @@ def test_positions_alone_are_compared_with_theory(run, run_json, files):
     assert "--positions must be given without --for" in err
 
 
+def test_frequencies_come_from_a_pass_over_a_corpus(run, run_json, files):
+    more = np.random.default_rng(5).integers(0, 60, (900, 5))
+    np.save(files / "more.npy", more)
+    command = ["corpus", str(files / "more.npy"), "--vocab-size", "60", "--jobs", "1"]
+    assert run(*command, "--out", str(files / "pass"))[0] == 0
+    corpus = ["--corpus", str(files / "pass")]
+    document = run_json("pool", str(files / "all.npz"), *corpus)
+    p = np.bincount(more.ravel()) / more.size
+    assert document["tokens"]["effective_size"] == pytest.approx(1 / np.sum(p**2))
+    assert "Tokens were counted in 900 texts." in document["notes"]
+    code, _, err = run("pool", str(files / "all.npz"), "--positions", *corpus)
+    assert code == 2
+    assert "--positions must be given without --for, --score and --corpus" in err
+
+
 def test_separate_files_and_embeddings_give_the_same(run_json, files):
     table, labels = str(files / "table.npy"), str(files / "labels.txt")
     a = run_json("pool", str(files / "tokens.npy"), "--table", table, "--labels", labels)

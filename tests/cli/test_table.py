@@ -78,3 +78,19 @@ def test_wrong_tensor_is_one_line_that_lists_the_right_ones(run, tmp_path):
     code, _, err = run("table", str(tmp_path / "x.safetensors"), "--tensor", "nope")
     assert code == 2
     assert "wte (4×3 F32)" in err
+
+
+def test_outliers_are_beside_frequencies_of_a_corpus(run, run_json, table_file, tmp_path):
+    np.save(tmp_path / "ids.npy", np.random.default_rng(1).integers(0, 1500, (300, 8)))
+    command = ["corpus", str(tmp_path / "ids.npy"), "--vocab-size", "2000", "--jobs", "1"]
+    assert run(*command, "--out", str(tmp_path / "pass"))[0] == 0
+    for place in (tmp_path / "pass", tmp_path / "pass" / "statistics.npz"):
+        document = run_json("table", str(table_file), "--corpus", str(place))
+        assert 1000 < document["n_occurring"] < 1500
+        assert abs(document["outliers"][0]["frequency_correlation"]) < 0.2
+    code, out, _ = run("table", str(table_file), "--corpus", str(tmp_path / "pass"))
+    assert code == 0
+    assert "with frequency" in out
+    code, out, err = run("table", str(table_file), "--corpus", str(table_file))
+    assert (code, out) == (2, "")
+    assert "table.npy must hold statistics of a corpus" in err

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 
 from attnlaw.data.sequences import as_sequences
 from attnlaw.diagnostics import PoolingPipeline, advise_pooling
+from attnlaw.diagnostics.pooling import advice as advice_module
 from attnlaw.diagnostics.pooling import classification
 from attnlaw.diagnostics.pooling import search as module
 from attnlaw.diagnostics.pooling.criteria import (
@@ -18,6 +19,8 @@ from attnlaw.diagnostics.pooling.criteria import (
     unit_rows,
 )
 from attnlaw.diagnostics.pooling.search import MEAN, search, validate
+from attnlaw.estimators.pooling import token_importance
+from attnlaw.sweeps import corpus_statistics
 
 V, D, L = 400, 16, 12
 
@@ -400,3 +403,48 @@ def test_a_search_with_few_texts_tries_all_poolings():
     }  # fmt: skip
     assert {trial.pipeline.token_weights for trial in found.trials} == {"uniform", "sif", "idf"}
     assert any(0.5 / 60 < t.pipeline.smoothing < 10 / 60 for t in found.trials)  # 1/(N·SNR)
+
+
+def test_tokens_are_counted_in_all_of_many_texts(tmp_path, monkeypatch):
+    """400 of 2,000 texts are looked at; the token that only others hold is counted, too."""
+    monkeypatch.setattr(advice_module, "EVALUATED_ON", 400)
+    tokens, table, y = topics(np.random.default_rng(2), n=2000)
+    np.save(tmp_path / "ids.npy", tokens)
+    ids = np.load(tmp_path / "ids.npy", mmap_mode="r")
+    whole = corpus_statistics(tokens, n_vocab=V)
+    seen = []
+    plain = module.fit_pooling
+    monkeypatch.setattr(
+        module, "fit_pooling", lambda *a, **k: seen.append(k.get("corpus")) or plain(*a, **k)
+    )
+    advice = advise_pooling(ids, table=table, labels=y, goal="centroid", n_folds=2)
+    assert advice.n_texts == 2000
+    assert advice.tokens.n_types == np.sum(whole.token_counts > 0)
+    assert advice.tokens.effective_size == pytest.approx(1 / np.sum(whole.frequencies**2))
+    assert "400 of 2000 texts were looked at, chosen at random." in advice.notes
+    assert "Tokens were counted in 2000 texts." in advice.notes
+    weighted = [found for found in seen if found is not None]
+    assert weighted
+    assert all(np.array_equal(f.token_counts, whole.token_counts) for f in weighted)
+    few = advise_pooling(
+        tokens[:100], table=table, labels=y[:100], goal="centroid", n_folds=2, corpus=whole
+    )
+    assert few.tokens.n_types == advice.tokens.n_types
+    assert "Tokens were counted in 2000 texts." in few.notes
+    bad = np.where(np.arange(2000)[:, None] == 1999, V, tokens)
+    with pytest.raises(ValueError, match=f"hold ids below {V}, got {V} in row 1999"):
+        advise_pooling(bad, table=table, labels=y)
+
+
+@pytest.mark.parametrize("name", ["sif", "idf"])
+def test_weights_of_a_corpus_are_those_of_its_sequences(name):
+    tokens, *_ = topics(np.random.default_rng(3))
+    mask = np.random.default_rng(4).random(tokens.shape) < 0.7
+    mask[:, 0] = True
+    whole = corpus_statistics(np.where(mask, tokens, -1), n_vocab=V)
+    expected = token_importance(name, tokens, mask, V, smoothing=0.01)
+    found = token_importance(name, tokens[:5], None, V, smoothing=0.01, corpus=whole)
+    assert_allclose(found, expected)
+    n = np.array([np.any((tokens == v) & mask, axis=1).sum() for v in range(V)])
+    if name == "idf":
+        assert_allclose(expected, 1 + np.log((1 + len(tokens)) / (1 + n)))

@@ -6,6 +6,7 @@ import pytest
 from attnlaw.data.examples import example_table
 from attnlaw.diagnostics import EmbeddingTable, inspect_table
 from attnlaw.estimators import outlier_test
+from attnlaw.sweeps import corpus_statistics
 
 V, D = 4000, 80
 
@@ -160,3 +161,27 @@ def test_picture_shows_both_panels():
     small = draw_table(inspect_table(rng.standard_normal((60, 100))))
     assert small.axes[1].get_title(loc="left") == "too few rows for the check"
     plt.close("all")
+
+
+def test_outliers_are_held_against_the_frequencies_of_a_corpus(tmp_path):
+    rng = np.random.default_rng(3)
+    V = 1500
+    p = rng.permutation(1 / (np.arange(V) + 3.0))  # not in the order of the rows
+    table = rng.standard_normal((V, 40))
+    table[:, 0] += 6 * np.log(p / p.mean())
+    table[:, 1] += 4 * rng.choice([-1, 1], V)
+    found = corpus_statistics(rng.choice(V - 100, (4000, 20), p=p[:-100] / p[:-100].sum()))
+    found.save(tmp_path / "statistics.npz")
+    report = inspect_table(table, corpus=tmp_path / "statistics.npz")
+    first, second = report.outliers[:2]
+    assert abs(first.frequency_correlation) > 0.8
+    assert abs(first.order_correlation) < 0.2
+    assert abs(second.frequency_correlation) < 0.2
+    assert any(
+        "Outlier 1 follows the frequency of tokens in the corpus" in n for n in report.notes
+    )
+    assert report.n_occurring == np.sum(found.token_counts > 0) <= V - 100
+    assert report.effective_vocabulary == pytest.approx(1 / np.sum(found.frequencies**2))
+    assert inspect_table(table).outliers[0].frequency_correlation is None
+    with pytest.raises(ValueError, match="corpus must be of tokens below 1000, got 1400"):
+        inspect_table(table[:1000], corpus=found)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from attnlaw.estimators import reliable_components
+from attnlaw.estimators import SignalComponents, reliable_components
 from attnlaw.estimators.reliability import predicted_variances
 
 
@@ -90,3 +90,32 @@ def test_errors_cover_the_spread_between_samples():
 def test_mistakes_are_named(arguments, words):
     with pytest.raises(ValueError, match=words):
         reliable_components(**({"pooled": np.eye(9)} | arguments))
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_halves_of_a_corpus_are_two_folds(centred, monkeypatch):
+    """The same numbers as of rows whose folds are the halves of the pass."""
+    from attnlaw.data.corpus_pass import RUN
+    from attnlaw.estimators import reliability
+    from attnlaw.sweeps import corpus_statistics
+
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((1024, 40)) * np.where(np.arange(40) < 5, 3.0, 1.0) + 0.3
+    found = reliable_components(corpus_statistics(X, dtype=float), centred=centred)
+    fold = np.arange(len(X)) // RUN % 2
+    monkeypatch.setattr(reliability, "copy_groups", lambda rows: np.arange(len(rows)))
+
+    class Fixed:
+        def permutation(self, n):
+            return fold
+
+    monkeypatch.setattr(reliability, "random_generator", lambda rng: Fixed())
+    rows = reliable_components(X, n_folds=2, centred=centred)
+    assert found.n_reliable == rows.n_reliable == 5 + (not centred)
+    for name in ("eigenvalues", "held_out_variances", "held_out_errors", "predicted_variances"):
+        assert_allclose(getattr(found, name), getattr(rows, name), rtol=1e-9)
+    assert_allclose(found.floor, rows.floor)
+    assert_allclose(found.components, rows.components, atol=1e-8)
+    kept = SignalComponents(centred=centred).fit(corpus_statistics(X, dtype=float))
+    scores = kept.transform(X)
+    assert_allclose(kept.explained_variance_, np.mean(scores**2, axis=0))

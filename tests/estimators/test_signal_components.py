@@ -315,3 +315,51 @@ def test_too_few_eigenvalues_tell_nothing(shape):
 def test_mistakes_are_named(arguments, words):
     with pytest.raises(ValueError, match=words):
         signal_components(**arguments)
+
+
+@pytest.mark.parametrize("a", [None, 0.02])
+def test_a_pass_over_a_corpus_has_the_components_of_its_rows(a):
+    """The same test as of rows that are not scaled, with p g² as the masses of the tokens."""
+    from attnlaw.sweeps import corpus_statistics
+
+    rng = np.random.default_rng(5)
+    V, d, N, L = 300, 60, 3000, 10
+    p = 1 / (np.arange(V) + 4)
+    table = rng.standard_normal((V, d))
+    table[::2, 3] += 2
+    ids = rng.choice(V, (N, L), p=p / p.sum())
+    ids = np.where(rng.random((N, L)) < 0.7, ids // 2 * 2 + rng.integers(2, size=(N, 1)), ids)
+    found = corpus_statistics(ids, table, sif=None if a is None else [a], dtype=float)
+    q = np.bincount(ids.ravel(), minlength=V) / ids.size
+    g = np.ones(V) if a is None else a / (a + q)
+    X = (g[ids, None] * table[ids]).mean(axis=1)
+    here = signal_components(
+        X, scale_rows=False, token_frequencies=(q * g**2)[q > 0], min_components=3
+    )
+    there = signal_components(found, min_components=3)
+    assert there.test.noise == "tokens"
+    assert there.test.n_signals == here.test.n_signals >= 1
+    assert_allclose(there.test.eigenvalues, here.test.eigenvalues, rtol=1e-3)
+    assert_allclose(there.test.bulk_edge, here.test.bulk_edge, rtol=1e-3)
+    if a is not None:  # the masses matter
+        wrong = signal_components(found, token_frequencies=q[q > 0])
+        assert abs(wrong.test.bulk_edge / there.test.bulk_edge - 1) > 0.05
+    assert_allclose(np.abs(np.sum(there.components * here.components, axis=1)), 1, atol=1e-3)
+    kept = SignalComponents("detected").fit(found)
+    assert kept.n_components_ == there.test.n_signals
+    rows = kept.transform(X)
+    assert_allclose(kept.explained_variance_, np.mean(rows**2, axis=0), rtol=1e-3)
+    with pytest.raises(ValueError, match="lengths and tokens must be left out for a corpus"):
+        signal_components(found, tokens=ids)
+
+
+def test_short_sequences_in_a_corpus_are_said():
+    from attnlaw.sweeps import corpus_statistics
+
+    rng = np.random.default_rng(6)
+    ids = rng.integers(0, 100, (500, 9))
+    ids[:250, 3:] = -1
+    table = np.hstack([rng.standard_normal((100, 20)), np.ones((100, 1))])
+    found = signal_components(corpus_statistics(ids, table))
+    assert [artefact.kind for artefact in found.artefacts] == ["constant columns", "unequal rows"]
+    assert "3 to 9 tokens" in found.artefacts[1].message

@@ -87,6 +87,7 @@ def test_vocabulary_fixes_the_dimension():
 
 def test_a_vocabulary_is_counted_from_files_chunk_by_chunk(tmp_path, monkeypatch):
     from attnlaw.data import corpora
+    from attnlaw.sweeps import corpus_statistics
 
     monkeypatch.setattr(corpora, "CHUNK_ROWS", 100)
     ids = np.random.default_rng(0).integers(0, 40, (1000, 7)) ** 2 // 40
@@ -95,6 +96,16 @@ def test_a_vocabulary_is_counted_from_files_chunk_by_chunk(tmp_path, monkeypatch
     desired = al.Vocabulary.from_tokens(ids)
     assert al.Vocabulary.from_tokens(tmp_path / "ids.npy") == desired
     assert al.Vocabulary.from_tokens(np.load(tmp_path / "ids.npy", mmap_mode="r")) == desired
+    found = corpus_statistics(ids)
+    found.save(tmp_path / "pass" / "statistics.npz")
+    for counted in (found, tmp_path / "pass", tmp_path / "pass" / "statistics.npz"):
+        assert al.Vocabulary.from_tokens(counted) == desired
+    with pytest.raises(ValueError, match="tokens must be of a corpus of token ids, got 'one of"):
+        al.Vocabulary.from_tokens(corpus_statistics(ids / 2))
+    da = pytest.importorskip("dask.array")
+    array = da.from_array(ids, chunks=(130, 3))
+    monkeypatch.setattr(type(array), "__array__", lambda *a, **k: pytest.fail("computed here"))
+    assert al.Vocabulary.from_tokens(array) == desired
     np.save(tmp_path / "rows.npy", ids / 2)
     with pytest.raises(ValueError, match=r"rows\.npy must hold token ids, got float64 in row 0"):
         al.Vocabulary.from_tokens(tmp_path / "rows.npy")

@@ -29,6 +29,7 @@ Examples:
   attnlaw pool sts.csv --text first --text second --score score --model glove.txt
   attnlaw pool embeddings.npy --labels labels.txt --out advice
   attnlaw pool tokens.npy --table model.gguf --labels labels.npy --positions
+  attnlaw pool sample.npy --table model.gguf --corpus pass/statistics.npz
 """
 
 FILE = click.Path(path_type=Path)
@@ -52,6 +53,9 @@ MOST_TEXTS = 20_000  # as many as `advise_pooling` looks at
 @click.option("--table", type=FILE, help="Token table, when DATA holds token ids.")
 @click.option("--labels", type=FILE, help="Classes: a .npy file, or text with one a line.")
 @click.option("--lengths", type=FILE, help="Number of tokens of each sequence: a .npy file.")
+@click.option(
+    "--corpus", type=FILE, help="What `attnlaw corpus` found: its frequencies weigh tokens."
+)
 @click.option(
     "--for", "goal", type=click.Choice(GOALS), help="What the vectors are for, with labels."
 )
@@ -87,6 +91,7 @@ def command(
     table: Path | None,
     labels: Path | None,
     lengths: Path | None,
+    corpus: Path | None,
     goal: str | None,
     positions: bool,
     out: Path | None,
@@ -138,12 +143,13 @@ def command(
     with progress_bar("comparing poolings", 100) as advance_to:
         common["progress"] = lambda share: advance_to(round(100 * share))  # type: ignore[assignment]
         if positions:
-            if goal is not None or "pairs" in arguments:
-                raise ValueError("--positions must be given without --for and --score, got both.")
+            if goal is not None or corpus is not None or "pairs" in arguments:
+                words = "--positions must be given without --for, --score and --corpus, got both."
+                raise ValueError(words)
             arguments.pop("tokens", None)
             compared = compare_positions(**arguments, **common)  # type: ignore[arg-type]
         else:
-            advice = advise_pooling(**arguments, goal=goal, **common)  # type: ignore[arg-type]
+            advice = advise_pooling(**arguments, corpus=corpus, goal=goal, **common)  # type: ignore[arg-type]
     if positions:
         _give_positions(compared, out, as_json, notes)
     else:

@@ -19,6 +19,7 @@ Examples:
   attnlaw table model.gguf
   attnlaw table model.safetensors --tensor wte.weight --out findings
   attnlaw table path/to/huggingface-folder --json
+  attnlaw table model.gguf --corpus pass/statistics.npz
   attnlaw table model.safetensors --list
 """
 
@@ -32,6 +33,11 @@ Examples:
     help="File with the words: tokenizer.json, vocab.json or vocab.txt.",
 )
 @click.option(
+    "--corpus",
+    type=click.Path(path_type=Path),
+    help="What `attnlaw corpus` found of token ids: outliers beside their frequencies.",
+)
+@click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder for table.png and table.json.",
@@ -43,6 +49,7 @@ def command(
     file: Path,
     tensor: str | None,
     vocabulary: Path | None,
+    corpus: Path | None,
     out: Path | None,
     seed: int,
     only_list: bool,
@@ -62,7 +69,7 @@ def command(
     with working("reading the table"):
         table = read_table(file, tensor, vocabulary=vocabulary)
     with working("finding its spectrum"):
-        report = inspect_table(table, rng=seed)
+        report = inspect_table(table, corpus=corpus, rng=seed)
     if out is not None:
         from attnlaw.plotting import draw_table
 
@@ -84,6 +91,11 @@ def _print_report(report: "TableReport") -> None:
         ("spread of squared lengths", f"{report.length_spread:.1%}"),
         ("edge of the noise", report.bulk_edge),
     ]
+    if report.n_occurring is not None:
+        facts += [
+            ("tokens that occur in the corpus", report.n_occurring),
+            ("effective vocabulary", report.effective_vocabulary),
+        ]
     if report.check is not None:
         facts += [
             ("check: distance to the law", f"{report.check.distance:.2%}"),
@@ -92,13 +104,15 @@ def _print_report(report: "TableReport") -> None:
         ]
     print_table(["table", ""], facts)
     if report.outliers:
-        print_table(
-            ["outlier", "eigenvalue", "variance", "p", "tokens"],
-            [
-                [j, o.eigenvalue, f"{o.share_of_variance:.2%}", f"{o.p_value:.1e}", _words(o)]
-                for j, o in enumerate(report.outliers, start=1)
-            ],
-        )
+        known = report.n_occurring is not None
+        rows = []
+        for j, o in enumerate(report.outliers, start=1):
+            row = [j, o.eigenvalue, f"{o.share_of_variance:.2%}", f"{o.p_value:.1e}"]
+            frequency = o.frequency_correlation
+            row += ["–" if frequency is None else f"{frequency:+.2f}"] * known
+            rows.append([*row, _words(o)])
+        headings = ["outlier", "eigenvalue", "variance", "p", *["with frequency"] * known]
+        print_table([*headings, "tokens"], rows)
     for note in report.notes:
         say(f"Note: {note}")
     say(report.verdict)

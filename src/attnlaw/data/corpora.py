@@ -282,17 +282,38 @@ def count_tokens(sources: Any) -> NDArray[np.int64]:
     """
     corpus = open_corpus(sources, max_length=LARGEST_COUNT)
     counts = np.zeros(0, dtype=np.int64)
+    if is_dask(array := corpus.sources[0]):
+        from dask.delayed import delayed
+
+        found = [delayed(_counted)(part, "the array") for part in array.to_delayed().ravel()]
+        for more in delayed(list)(found).compute():
+            counts = _added(counts, more)
+        return counts
     for index in range(len(corpus.chunks)):
         for block in corpus.blocks(index):
-            ids = block.values[block.values >= 0]
-            if block.values.dtype.kind not in "iu":
-                raise block.refuse(0, "hold token ids", str(block.values.dtype))
-            if ids.size and ids.max() >= MOST_TOKENS:
-                raise block.refuse(0, f"hold ids below {MOST_TOKENS}", f"{ids.max()} on or after")
-            found = np.bincount(ids, minlength=len(counts))
-            found[: len(counts)] += counts
-            counts = found
+            counts = _added(counts, _counted(block.values, block.source, block.where))
     return counts
+
+
+def _counted(
+    ids: NDArray[Any], source: str, where: Callable[[int], str] = "place {}".format
+) -> NDArray[np.int64]:
+    """Return how often each id of a block occurs, from 0 to the largest."""
+    block = Block(ids, None, source, where)
+    if ids.dtype.kind not in "iu":
+        raise block.refuse(0, "hold token ids", str(ids.dtype))
+    there = ids[ids >= 0]
+    if there.size and there.max() >= MOST_TOKENS:
+        raise block.refuse(0, f"hold ids below {MOST_TOKENS}", f"{there.max()} on or after")
+    return np.bincount(there)
+
+
+def _added(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the sum of two counts, of which one may be longer."""
+    total = np.zeros(max(len(a), len(b)), dtype=np.int64)
+    total[: len(a)] += a
+    total[: len(b)] += b
+    return total
 
 
 def _suffix(source: Any) -> str:

@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 
 from attnlaw._checks import Floats, invalid_argument
 from attnlaw._machine import one_blas_thread, require_memory
-from attnlaw.data.corpora import Block, Corpus
-from attnlaw.data.corpus_statistics import CorpusStatistics
+from attnlaw.data.corpora import Block, Corpus, open_corpus
+from attnlaw.data.corpus_statistics import ChunkTree, CorpusStatistics
 from attnlaw.data.covariance import PooledCovariance
 from attnlaw.data.pooled_tokens import pool_token_ids, sequences_with_token
 
-__all__ = ["CorpusPass"]
+__all__ = ["CorpusPass", "count_corpus"]
 
 RUN = 64  # sequences that follow each other and belong to the same half
 BLOCK_BYTES = 2**24  # of pooled sequences held at a time: they stay in the cache
@@ -353,6 +353,22 @@ class CorpusPass:
             halves=tuple(halves),
             token_weights=None if g is None else np.asarray(g, dtype=np.float64),
         )
+
+
+def count_corpus(sources: Any, n_vocab: int, *, max_length: int = 512) -> CorpusStatistics:
+    """Count the tokens of a corpus in this process, in one pass and without a table.
+
+    Examples
+    --------
+    >>> found = count_corpus(np.array([[2, 2, -1], [0, 2, 0]]), 4)
+    >>> found.token_counts, found.document_counts
+    (array([2, 0, 3, 0]), array([1, 0, 2, 0]))
+    """
+    plan = CorpusPass(corpus=open_corpus(sources, max_length=max_length), n_vocab=n_vocab)
+    tree = ChunkTree(plan, len(plan.corpus.chunks))
+    for index in range(tree.n_chunks):
+        tree.add(index, plan.compute(index))
+    return plan.statistics(tree.result())
 
 
 def _unpacked(triangle: Floats, d: int) -> Floats:

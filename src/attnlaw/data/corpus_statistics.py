@@ -21,7 +21,14 @@ from attnlaw._checks import Floats, invalid_argument
 from attnlaw._store import atomic_path
 from attnlaw.data.covariance import PooledCovariance
 
-__all__ = ["ChunkTree", "CorpusStatistics", "as_statistics", "read_state", "write_state"]
+__all__ = [
+    "ChunkTree",
+    "CorpusStatistics",
+    "as_statistics",
+    "is_statistics",
+    "read_state",
+    "write_state",
+]
 
 FORMAT = "attnlaw corpus statistics 1"
 COUNTS = ("token_counts", "document_counts", "length_counts", "class_counts", "class_means")
@@ -175,6 +182,13 @@ class CorpusStatistics:
         except (OSError, ValueError, KeyError, IndexError, TypeError, BadZipFile) as error:
             reason = str(error)[:60] or type(error).__name__
             raise ValueError(f"{path} must hold statistics of a corpus, got {reason}.") from None
+
+
+def is_statistics(value: Any) -> bool:
+    """Return whether something is statistics of a corpus, or a file or folder with them."""
+    if not isinstance(value, str | Path):
+        return isinstance(value, CorpusStatistics)
+    return Path(value).suffix.lower() == ".npz" or (Path(value) / "statistics.npz").is_file()
 
 
 def as_statistics(name: str, value: Any) -> CorpusStatistics:

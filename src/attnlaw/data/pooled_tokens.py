@@ -117,8 +117,17 @@ def pool_token_ids(
         out[k] = pool_with_weights(rows, w, table) - shift[k]
 
 
-def sequences_with_token(ids: Ids, n_vocab: int) -> NDArray[np.int64]:
+def sequences_with_token(ids: Ids, n_vocab: int, *, compiled: bool = True) -> NDArray[np.int64]:
     """Return how many sequences hold each token, however often: (V,).
+
+    Parameters
+    ----------
+    ids : array of int of shape (n, L)
+        From 0 to V − 1; negative where there is no token.
+    n_vocab : int
+        V.
+    compiled : bool
+        Compile the loop where that is possible, which takes a second the first time.
 
     Examples
     --------
@@ -126,7 +135,7 @@ def sequences_with_token(ids: Ids, n_vocab: int) -> NDArray[np.int64]:
     array([1, 0, 2, 0])
     """
     found = np.zeros(n_vocab, dtype=np.int64)
-    if can_compile():
+    if compiled and can_compile():
         _compiled("documents")(np.ascontiguousarray(ids), np.full(n_vocab, -1), found)
         return found
     rows = np.sort(ids, axis=1)

@@ -8,12 +8,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._checks import Floats, RegimeWarning, count, invalid_argument, scalar
+from attnlaw.data.corpus_statistics import CorpusStatistics
 from attnlaw.estimators.outliers import OutlierTest, n_dominant, outlier_test
 from attnlaw.estimators.rows import (
     before_scaling,
     checked_rows,
     copy_groups,
+    corpus_spectrum,
     equalised,
+    heavy_tokens,
     in_doubt,
     mean_and_varying,
     norm_dispersion,
@@ -25,6 +28,8 @@ from attnlaw.results import Record
 
 __all__ = ["Artefact", "ComponentAnalysis", "signal_components"]
 
+COPIES_USED = "one of each was used."
+ROWS_SCALED = "Gaussian rows (heavy tails or unequal lengths); rows were scaled."
 UNEQUAL_ROWS = 3.0  # variance of squared norms, over that of Gaussian rows, that is mentioned
 
 
@@ -71,8 +76,10 @@ def signal_components(
 
     Parameters
     ----------
-    pooled : array of shape (N, d)
-        Pooled embeddings x_i; float32 is not converted.
+    pooled : array of shape (N, d), or CorpusStatistics
+        Pooled embeddings x_i; float32 is not converted. Or what a pass over a corpus found of
+        them: its tokens then are the null, unless another is given, and `lengths`, `tokens`,
+        copies and the scaling of rows, which need the rows, are left out.
     noise, n_tokens, token_frequencies, noise_spectrum, level
         What the noise is and how it is tested, see `outlier_test`.
     snr : float, optional
@@ -124,15 +131,28 @@ def signal_components(
     >>> found.test.n_signals, int(np.argmax(np.abs(found.components[0])))
     (1, 3)
     """
-    X = checked_rows(pooled)
     if snr is not None:
         snr = scalar("snr", snr, above=0)
+    least = count("min_components", min_components, at_least=0)
+    settings: dict[str, Any] = {
+        "noise": noise,
+        "n_tokens": n_tokens,
+        "token_frequencies": token_frequencies,
+        "noise_spectrum": noise_spectrum,
+        "centred": centred,
+        "level": level,
+        "max_signals": max_components,
+    }
+    if isinstance(pooled, CorpusStatistics):
+        if lengths is not None or tokens is not None:
+            raise invalid_argument("lengths and tokens", "left out for a corpus", "one of them")
+        return _of_corpus(pooled, settings, snr, least)
+    X = checked_rows(pooled)
     if tokens is not None:
         tokens = np.asarray(tokens)
         if tokens.ndim != 2 or len(tokens) != len(X):
             raise invalid_argument("tokens", f"of shape ({len(X)}, length)", tokens)
     n_tokens_in = row_lengths(lengths, tokens, len(X))
-    least = count("min_components", min_components, at_least=0)
     mean, varying = mean_and_varying(X)
     if not centred:
         varying = varying | (mean != 0)
@@ -145,9 +165,9 @@ def signal_components(
         X = X[first]
         tokens = None if tokens is None else tokens[first]
         n_tokens_in = None if n_tokens_in is None else n_tokens_in[first]
-    nothing_known = n_tokens is None and token_frequencies is None and noise_spectrum is None
-    if tokens is not None and noise in ("auto", "tokens") and nothing_known:
-        token_frequencies = np.unique(tokens[tokens >= 0], return_counts=True)[1]
+    if tokens is not None and _is_open(settings):
+        counts = np.unique(tokens[tokens >= 0], return_counts=True)[1]
+        settings["token_frequencies"] = counts
     rows, dispersion = X, 1.0
     if scale_rows:
         rows, centre = equalised(X, centred=centred, lengths=n_tokens_in)
@@ -161,16 +181,7 @@ def signal_components(
             spectrum = sample_spectrum(rows, centred=centred)
         values = spectrum.eigenvalues.copy()
         values[n:] = before_scaling(values[n:], max(len(X) - centred, 1))
-    settings: dict[str, Any] = {
-        "n_samples": max(2, len(X)),
-        "noise": noise,
-        "n_tokens": n_tokens,
-        "token_frequencies": token_frequencies,
-        "noise_spectrum": noise_spectrum,
-        "centred": centred,
-        "level": level,
-        "max_signals": max_components,
-    }
+    settings["n_samples"] = max(2, len(X))
     test = outlier_test(values, **settings)
     if test.n_signals:  # again, with the components' own fluctuations
         scores = (rows - rows.mean(axis=0) * centred) @ spectrum.vectors(test.n_signals).T
@@ -185,11 +196,6 @@ def signal_components(
         n_kept = min(n_kept, max_components)
     components = np.zeros((n_kept, len(mean)))
     components[:, varying] = spectrum.vectors(n_kept)
-    overlaps = np.full(test.n_signals, np.nan)
-    if snr is not None:
-        strength = test.spike_ratios / snr  # ‖μ‖² + δ
-        ceiling = np.clip((strength - test.vocab_ratio) / strength, 0, 1)
-        overlaps = test.squared_overlaps * ceiling
     artefacts = _find_artefacts(
         X,
         mean[varying] * centred,
@@ -206,10 +212,58 @@ def signal_components(
         components=components,
         mean=mean,
         test=test,
-        signal_overlaps=overlaps,
+        signal_overlaps=_signal_overlaps(test, snr),
         artefacts=artefacts,
         n_rows=len(X),
     )
+
+
+def _is_open(settings: dict[str, Any]) -> bool:
+    """Return whether tokens may be the null: nothing else was said of the noise."""
+    known = ("n_tokens", "token_frequencies", "noise_spectrum")
+    return settings["noise"] in ("auto", "tokens") and all(settings[k] is None for k in known)
+
+
+def _signal_overlaps(test: OutlierTest, snr: float | None) -> Floats:
+    if snr is None:
+        return np.full(test.n_signals, np.nan)
+    strength = test.spike_ratios / snr  # ‖μ‖² + δ
+    ceiling = np.clip((strength - test.vocab_ratio) / strength, 0, 1)
+    return np.asarray(test.squared_overlaps * ceiling)
+
+
+def _of_corpus(
+    found: CorpusStatistics, settings: dict[str, Any], snr: float | None, least: int
+) -> ComponentAnalysis:
+    """Return the components of a corpus from its covariance and counts of tokens."""
+    if found.n_tokens and _is_open(settings):
+        masses = found.token_masses
+        settings["token_frequencies"] = masses[masses > 0]
+    spectrum = corpus_spectrum(found, centred=settings["centred"])
+    test = outlier_test(spectrum.eigenvalues, n_samples=found.n_sequences, **settings)
+    most = settings["max_signals"] or len(spectrum.eigenvalues)
+    n_kept = min(max(test.n_signals, least), most, len(spectrum.eigenvalues), found.n_sequences)
+    artefacts = []
+    if n_constant := int(np.sum(~spectrum.varying)):
+        artefacts.append(_constant_columns(n_constant, len(found.mean)))
+    lengths = np.flatnonzero(found.length_counts)
+    if len(lengths) and lengths[-1] > 2 * lengths[0]:
+        words = f"sequences have {lengths[0]} to {lengths[-1]} tokens, and rows that a pass has "
+        words += "summed cannot be scaled: short sequences can make a component."
+        artefacts.append(_artefact("unequal rows", lengths[-1] / lengths[0], words))
+    return ComponentAnalysis(
+        components=spectrum.vectors(n_kept),
+        mean=found.mean,
+        test=test,
+        signal_overlaps=_signal_overlaps(test, snr),
+        artefacts=tuple(artefacts),
+        n_rows=found.n_sequences,
+    )
+
+
+def _constant_columns(n_constant: int, dimension: int) -> Artefact:
+    words = f"{n_constant} of {dimension} columns are constant; they were left out of "
+    return _artefact("constant columns", n_constant, words + "the dimension.")
 
 
 def _find_artefacts(
@@ -252,32 +306,13 @@ def _find_artefacts(
     n, d = rows.shape
     found = []
     if n_constant:
-        found.append(
-            _all(
-                "constant columns",
-                n_constant,
-                f"{n_constant} of {d + n_constant} columns are constant; they were left out of "
-                "the dimension.",
-            )
-        )
+        found.append(_constant_columns(n_constant, d + n_constant))
     if n_copies:
-        found.append(
-            _all(
-                "duplicated rows",
-                n_copies / (n + n_copies),
-                f"{n_copies} of {n + n_copies} rows are copies or near-copies of others; "
-                "one of each was used.",
-            )
-        )
+        words = f"{n_copies} of {n + n_copies} rows are copies or near-copies of others; "
+        found.append(_artefact("duplicated rows", n_copies / (n + n_copies), words + COPIES_USED))
     if norm_dispersion > UNEQUAL_ROWS:
-        found.append(
-            _all(
-                "unequal rows",
-                norm_dispersion,
-                f"squared norms of rows vary {norm_dispersion:.0f} times as much as those of "
-                "Gaussian rows (heavy tails or unequal lengths); rows were scaled.",
-            )
-        )
+        words = f"squared norms of rows vary {norm_dispersion:.0f} times as much as those of "
+        found.append(_artefact("unequal rows", norm_dispersion, words + ROWS_SCALED))
     scores = np.concatenate([(block - centre) @ components.T for block in row_blocks(rows)])
     for j, (v, s) in enumerate(zip(components, scores.T, strict=True)):
         found += _of_component(j, v, s, test, raw_mean=raw_mean, snr=snr, tokens=tokens)
@@ -299,48 +334,24 @@ def _of_component(
     if raw_mean is not None and raw_mean.any():
         overlap = float((v @ raw_mean) ** 2 / (raw_mean @ raw_mean))
         if overlap > 0.5:
-            found.append(
-                Artefact(
-                    kind="mean direction",
-                    component=j,
-                    evidence=overlap,
-                    message=f"component {j} points along the mean of the rows (squared overlap "
-                    f"{overlap:.2f}); centre the data to remove it.",
-                )
-            )
+            words = f"component {j} points along the mean of the rows (squared overlap "
+            words += f"{overlap:.2f}); centre the data to remove it."
+            found.append(_artefact("mean direction", overlap, words, j))
     active = float(np.sum(scores**2) ** 2 / max(np.sum(scores**4), np.finfo(float).tiny))
     if active < n / 30:
-        found.append(
-            Artefact(
-                kind="few rows",
-                component=j,
-                evidence=active,
-                message=f"component {j} is carried by about {max(active, 1):.0f} of {n} rows.",
-            )
-        )
+        words = f"component {j} is carried by about {max(active, 1):.0f} of {n} rows."
+        found.append(_artefact("few rows", active, words, j))
     columns = float(1 / np.sum(v**4))
     if columns < 1.5 and test.eigenvalues[j] > 25 * np.median(test.eigenvalues):
-        found.append(
-            Artefact(
-                kind="single column",
-                component=j,
-                evidence=columns,
-                message=f"component {j} is column {int(np.argmax(np.abs(v)))} almost alone, "
-                "on another scale than the rest.",
-            )
-        )
+        words = f"component {j} is column {int(np.argmax(np.abs(v)))} almost alone, "
+        words += "on another scale than the rest."
+        found.append(_artefact("single column", columns, words, j))
     if tokens is not None:
-        named, share = _heavy_tokens(scores, tokens)
+        named, share = heavy_tokens(scores, tokens)
         if share > 0.5:
-            found.append(
-                Artefact(
-                    kind="heavy tokens",
-                    component=j,
-                    evidence=share,
-                    message=f"{share:.0%} of component {j} is whether a row holds the tokens "
-                    f"{', '.join(map(str, named))}.",
-                )
-            )
+            words = f"{share:.0%} of component {j} is whether a row holds the tokens "
+            words += f"{', '.join(map(str, named))}."
+            found.append(_artefact("heavy tokens", share, words, j))
     if snr is not None and test.noise == "tokens":
         found += _table_means(j, snr, test, d)
     return found
@@ -370,31 +381,5 @@ def _table_means(j: int, snr: float, test: OutlierTest, d: int) -> list[Artefact
     ]
 
 
-def _heavy_tokens(scores: Floats, tokens: Any, most: int = 5) -> tuple[list[int], float]:
-    """Return the few tokens whose presence explains a component best, and how much of it."""
-    ids = np.asarray(tokens)
-    present = ids >= 0
-    used, places = np.unique(ids[present], return_inverse=True)
-    rows = np.broadcast_to(np.arange(len(ids))[:, None], ids.shape)[present]
-    pairs = np.unique(rows * len(used) + places)  # presence, not count
-    rows, places = pairs // len(used), pairs % len(used)
-    share = np.bincount(places, minlength=len(used)) / len(ids)
-    total = np.bincount(places, weights=scores[rows], minlength=len(used)) / len(ids)
-    covariance = total - share * scores.mean()
-    spread = share * (1 - share) * scores.var()
-    with np.errstate(invalid="ignore", divide="ignore"):
-        explained = np.where(spread > 0, covariance**2 / spread, 0.0)
-    best = np.argsort(-explained)[:most]
-    best = best[explained[best] > 0.05]
-    if len(best) == 0:
-        return [], 0.0
-    design = np.zeros((len(ids), len(best)))
-    for column, token in enumerate(best):
-        design[rows[places == token], column] = 1
-    design -= design.mean(axis=0)
-    fit = design @ np.linalg.lstsq(design, scores - scores.mean(), rcond=None)[0]
-    return used[best].tolist(), float(fit.var() / scores.var())
-
-
-def _all(kind: str, evidence: float, message: str) -> Artefact:
-    return Artefact(kind=kind, component=None, evidence=float(evidence), message=message)
+def _artefact(kind: str, evidence: float, message: str, component: int | None = None) -> Artefact:
+    return Artefact(kind=kind, component=component, evidence=float(evidence), message=message)

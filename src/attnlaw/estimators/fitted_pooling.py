@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from attnlaw._checks import Floats, choice, count, invalid_argument
 from attnlaw._store import atomic_path
+from attnlaw.data.corpus_statistics import CorpusStatistics
 from attnlaw.data.masks import converted
 from attnlaw.data.sequences import Sequences
 from attnlaw.estimators.pooling import (
@@ -163,11 +164,13 @@ def fit_pooling(
     components_removed: int | None = None,
     whitening: float | None = None,
     n_tokens: int = 0,
+    corpus: CorpusStatistics | None = None,
     asked: str | None = None,
 ) -> FittedPooling:
     """Fit all of a pooling but weights of positions: see `AttentionPooling` for the arguments.
 
-    `asked` is the name of weights of positions that were learned before.
+    `asked` is the name of weights of positions that were learned before; `corpus` has counts of
+    tokens that are used in place of those of the data.
     """
     settings = {
         "weights": asked if asked is not None else pooling if isinstance(pooling, str) else None,
@@ -184,8 +187,11 @@ def fit_pooling(
             raise invalid_argument("tokens", "given beside embeddings for token weights", None)
         present = ids >= 0 if data.mask is None else data.mask
         n_tokens = max(n_tokens, int(ids[present].max()) + 1)
-        importance = token_importance(token_weights, ids, present, n_tokens, smoothing=smoothing)
-        unseen = 1.0 if token_weights == "sif" else float(1 + np.log1p(len(ids)))
+        importance = token_importance(
+            token_weights, ids, present, n_tokens, smoothing=smoothing, corpus=corpus
+        )
+        N = len(ids) if corpus is None else corpus.n_sequences
+        unseen = 1.0 if token_weights == "sif" else float(1 + np.log1p(N))
     fitted = FittedPooling(
         pooling=pooling,
         length=data.shape[1],

@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._checks import Floats, choice, invalid_argument, real_array, refuse_extremes
+from attnlaw.data.corpus_statistics import CorpusStatistics
 from attnlaw.data.masks import remaining_weights
+from attnlaw.data.pooled_tokens import sequences_with_token
 from attnlaw.data.sequences import Sequences, as_sequences
 from attnlaw.weights import BY_LENGTH, by_name
 
@@ -210,6 +212,7 @@ def token_importance(
     n_tokens: int,
     *,
     smoothing: float = 1e-3,
+    corpus: CorpusStatistics | None = None,
 ) -> Floats:
     """Return the importance g of V tokens from sequences in which they occur.
 
@@ -226,6 +229,8 @@ def token_importance(
         V.
     smoothing : float
         a > 0.
+    corpus : CorpusStatistics, optional
+        Counts of a larger corpus of the same tokens, to be used in place of these sequences'.
 
     Notes
     -----
@@ -240,14 +245,18 @@ def token_importance(
     """
     if choice("token_weights", name, TOKEN_WEIGHTS) == "uniform":
         return np.ones(n_tokens)
-    present = np.ones(tokens.shape, dtype=bool) if mask is None else mask
+    if corpus is not None:
+        N, counts, occurs_in = corpus.n_sequences, corpus.token_counts, corpus.document_counts
+        more = max(0, n_tokens - len(counts))
+        counts, occurs_in = np.pad(counts, (0, more)), np.pad(occurs_in, (0, more))
+    else:
+        ids = tokens if mask is None else np.where(mask, tokens, -1)
+        N, counts = len(ids), np.bincount(ids[ids >= 0], minlength=n_tokens)
+        occurs_in = (
+            counts if name == "sif" else sequences_with_token(ids, n_tokens, compiled=False)
+        )
     if name == "sif":
-        counts = np.bincount(tokens[present], minlength=n_tokens)
         return np.asarray(smoothing / (smoothing + counts / counts.sum()))
-    N = len(tokens)
-    rows = np.broadcast_to(np.arange(N)[:, None], tokens.shape)[present]
-    cells = np.unique(rows * np.int64(n_tokens) + tokens[present])
-    occurs_in = np.bincount(cells % n_tokens, minlength=n_tokens)
     return np.asarray(1 + np.log((1 + N) / (1 + occurs_in)))
 
 

@@ -10,6 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from attnlaw._checks import RegimeWarning, count, invalid_argument
+from attnlaw.data.corpus_statistics import CorpusStatistics
 from attnlaw.estimators.components import signal_components
 from attnlaw.estimators.reliability import reliable_components
 
@@ -106,22 +107,32 @@ class SignalComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
         Parameters
         ----------
-        X : array of shape (n, d)
-            Pooled embeddings.
+        X : array of shape (n, d), or CorpusStatistics
+            Pooled embeddings, or what a pass over a corpus found of them.
         y : ignored
         tokens, lengths : arrays, optional
             Tokens of each row and their number, for keep="detected".
         """
         del y
-        X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        is_summed = isinstance(X, CorpusStatistics)
+        if is_summed:
+            self.n_features_in_ = len(X.mean)
+        else:
+            X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
         if self.keep == "detected":
             components = self._detected(X, tokens, lengths)
         else:
             components = self._reliable(X)
-        self.components_ = components.astype(X.dtype, copy=False)
+        kind = np.dtype(float) if is_summed else X.dtype
+        self.components_ = components.astype(kind, copy=False)
         self.n_components_ = self._n_features_out = len(components)
-        scores = self.transform(X).astype(np.float64)
-        self.explained_variance_ = np.mean(scores**2, axis=0)
+        if is_summed:
+            shift = (components @ X.mean) * (not self.centred)
+            variances = np.einsum("kd,de,ke->k", components, X.covariance, components)
+            self.explained_variance_ = variances + shift**2
+        else:
+            scores = self.transform(X).astype(np.float64)
+            self.explained_variance_ = np.mean(scores**2, axis=0)
         if self.n_components_ > self.n_vouched_:
             what = "detected" if self.keep == "detected" else "reliable"
             message = (
@@ -131,7 +142,7 @@ class SignalComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             warnings.warn(message, RegimeWarning, stacklevel=2)
         return self
 
-    def _detected(self, X: NDArray[Any], tokens: Any, lengths: Any) -> NDArray[Any]:
+    def _detected(self, X: Any, tokens: Any, lengths: Any) -> NDArray[Any]:
         found = self.analysis_ = signal_components(
             X,
             noise=self.noise,
@@ -151,7 +162,7 @@ class SignalComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.n_vouched_ = found.test.n_signals
         return found.components
 
-    def _reliable(self, X: NDArray[Any]) -> NDArray[Any]:
+    def _reliable(self, X: Any) -> NDArray[Any]:
         keep: Any = self.keep
         wanted: int | None = None
         share = 1.0

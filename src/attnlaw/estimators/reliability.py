@@ -18,7 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw._checks import Floats, Random, count, invalid_argument, random_generator, scalar
-from attnlaw.estimators.rows import checked_rows, copy_groups, sample_spectrum
+from attnlaw.data.corpus_statistics import CorpusStatistics
+from attnlaw.estimators.rows import (
+    SampleSpectrum,
+    checked_rows,
+    copy_groups,
+    corpus_spectrum,
+    sample_spectrum,
+)
 from attnlaw.results import Record
 
 __all__ = ["ReliableComponents", "predicted_variances", "reliable_components"]
@@ -64,8 +71,9 @@ def reliable_components(
 
     Parameters
     ----------
-    pooled : array of shape (N, d)
-        Pooled embeddings.
+    pooled : array of shape (N, d), or CorpusStatistics
+        Pooled embeddings; or what a pass over a corpus found of them, whose two halves then are
+        the folds, with all sequences taken to be different.
     threshold : float
         Held-out variance of a reliable component, over the floor; above 1.
     n_folds : int
@@ -104,10 +112,12 @@ def reliable_components(
     >>> bool(found.held_out_variances[0] < found.eigenvalues[0])
     True
     """
-    X = checked_rows(pooled)
     threshold = scalar("threshold", threshold, above=1)
     n_folds = count("n_folds", n_folds, at_least=2)
     least = count("min_components", min_components, at_least=0)
+    if isinstance(pooled, CorpusStatistics):
+        return _of_corpus(pooled, threshold, least, centred)
+    X = checked_rows(pooled)
     generator = random_generator(rng)
     spectrum = sample_spectrum(X, centred=centred)
     if not spectrum.eigenvalues.any():
@@ -121,15 +131,32 @@ def reliable_components(
     n_reliable, q = 0, _Folds(np.zeros(0), np.zeros(0), np.zeros(0), 0.0)
     if n_rows >= 4:
         q = _held_out(X[:, spectrum.varying], fold_of, n_folds, centred=centred)
-        n_floor = max(1, round(FLOOR_SHARE * len(q.variances)))
-        error = np.sqrt(2 / n_rows * (q.variances**2 + q.floor**2 / n_floor))
-        above = q.variances >= threshold * q.floor
-        above &= q.variances - q.floor >= CERTAIN * error
-        n_reliable = int(np.argmin(np.append(above, False)))
+        n_reliable = _n_reliable(q, threshold, n_rows)
+    return _assembled(spectrum, values, q, n_reliable, least, n_rows, centred)
+
+
+def _n_reliable(q: "_Folds", threshold: float, n_rows: int) -> int:
+    """Return how many leading components are clearly above the floor."""
+    n_floor = max(1, round(FLOOR_SHARE * len(q.variances)))
+    error = np.sqrt(2 / n_rows * (q.variances**2 + q.floor**2 / n_floor))
+    above = q.variances >= threshold * q.floor
+    above &= q.variances - q.floor >= CERTAIN * error
+    return int(np.argmin(np.append(above, False)))
+
+
+def _assembled(
+    spectrum: SampleSpectrum,
+    values: Floats,
+    q: "_Folds",
+    n_reliable: int,
+    least: int,
+    n_rows: int,
+    centred: bool,
+) -> ReliableComponents:
     predicted = predicted_variances(values, len(spectrum.eigenvalues), max(n_rows - centred, 2))
     errors = np.full(len(predicted), np.nan)
     errors[: len(q.prediction_errors)] = q.prediction_errors[: len(errors)]
-    n_kept = min(max(n_reliable, least), *X.shape)
+    n_kept = min(max(n_reliable, least), n_rows, len(spectrum.mean))
     return ReliableComponents(
         components=spectrum.vectors(n_kept),
         mean=spectrum.mean,
@@ -142,6 +169,40 @@ def reliable_components(
         floor=q.floor,
         n_rows=n_rows,
     )
+
+
+def _of_corpus(
+    found: CorpusStatistics, threshold: float, least: int, centred: bool
+) -> ReliableComponents:
+    """Return the reliable components of a corpus, by its halves.
+
+    The variance of one half along eigenvectors u of the other is uᵀ(S + δδᵀ)u, with S its
+    covariance and δ the difference of their means: what rows would give.
+    """
+    spectrum = corpus_spectrum(found, centred=centred)
+    kept, n_rows = spectrum.varying, found.n_sequences
+    rank = max(1, min(n_rows - centred, len(spectrum.eigenvalues)))
+    pair = found.halves[0]
+    each, predictions, outside = [], [], []
+    for train, held in (pair, pair[::-1]):
+        S, other = (half.covariance[np.ix_(kept, kept)] for half in (train, held))
+        if not centred:
+            S = S + np.outer(train.mean[kept], train.mean[kept])
+        delta = (held.mean - train.mean * centred)[kept]
+        other = other + np.outer(delta, delta)
+        values, vectors = np.linalg.eigh(S)
+        values, U = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
+        n = train.n_samples - centred
+        k = max(1, min(n, len(values)))
+        q = np.einsum("dk,de,ek->k", U[:, :k], other, U[:, :k], optimize=True)
+        each.append(q)
+        predictions.append(predicted_variances(values[:k], len(values), max(n, 2)))
+        if k < len(values):
+            outside.append(float((np.trace(other) - q.sum()) / (len(values) - k)))
+    q_folds = _averaged(each, predictions, outside)
+    n_reliable = _n_reliable(q_folds, threshold, n_rows)
+    values = spectrum.eigenvalues[:rank]
+    return _assembled(spectrum, values, q_folds, n_reliable, least, n_rows, centred)
 
 
 class _Folds(NamedTuple):
@@ -167,7 +228,12 @@ def _held_out(X: NDArray[Any], fold_of: NDArray[Any], n_folds: int, *, centred: 
         predictions.append(predicted_variances(values[:rank], len(values), n))
         if rank < d:
             outside.append(float((np.sum(held**2) / len(held) - q.sum()) / (d - rank)))
-    n = min(map(len, each))
+    return _averaged(each, predictions, outside)
+
+
+def _averaged(each: list[Floats], predictions: list[Floats], outside: list[float]) -> _Folds:
+    """Return what the folds together say of each component."""
+    n_folds, n = len(each), min(map(len, each))
     table = np.array([q[:n] for q in each])
     mean = _smoothed(table.mean(axis=0))
     last = max(1, round(FLOOR_SHARE * n))

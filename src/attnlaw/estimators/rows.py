@@ -10,6 +10,7 @@ from scipy.linalg import eigh
 from scipy.special import betainc
 
 from attnlaw._checks import Floats, invalid_argument, real_array, refuse_extremes, refuse_masked
+from attnlaw.data.corpus_statistics import CorpusStatistics
 from attnlaw.data.covariance import CovarianceAccumulator
 
 __all__ = [
@@ -17,7 +18,9 @@ __all__ = [
     "before_scaling",
     "checked_rows",
     "copy_groups",
+    "corpus_spectrum",
     "equalised",
+    "heavy_tokens",
     "in_doubt",
     "mean_and_varying",
     "norm_dispersion",
@@ -117,6 +120,45 @@ def sample_spectrum(rows: NDArray[Any], *, centred: bool) -> SampleSpectrum:
     S = accumulator.result(centred=centred).covariance
     values = np.asarray(np.linalg.eigvalsh(S)[:kept], dtype=np.float64)
     return SampleSpectrum(_falling(values), mean, varying, S, None)
+
+
+def corpus_spectrum(found: CorpusStatistics, *, centred: bool) -> SampleSpectrum:
+    """Return the spectrum of pooled sequences that a pass over a corpus has summed."""
+    mean, S = found.mean, found.covariance
+    S = S if centred else S + np.outer(mean, mean)
+    variances = np.diag(S)
+    varying = variances > 1e-12 * max(float(variances.max()), np.finfo(float).tiny)
+    if not varying.any():
+        raise invalid_argument("pooled", "such that some column is not constant", S)
+    S = S[np.ix_(varying, varying)]
+    values = np.asarray(np.linalg.eigvalsh(S), dtype=np.float64)
+    return SampleSpectrum(_falling(values), mean, varying, S, None)
+
+
+def heavy_tokens(scores: Floats, tokens: Any, most: int = 5) -> tuple[list[int], float]:
+    """Return the few tokens whose presence explains a component best, and how much of it."""
+    ids = np.asarray(tokens)
+    present = ids >= 0
+    used, places = np.unique(ids[present], return_inverse=True)
+    rows = np.broadcast_to(np.arange(len(ids))[:, None], ids.shape)[present]
+    pairs = np.unique(rows * len(used) + places)  # presence, not count
+    rows, places = pairs // len(used), pairs % len(used)
+    share = np.bincount(places, minlength=len(used)) / len(ids)
+    total = np.bincount(places, weights=scores[rows], minlength=len(used)) / len(ids)
+    covariance = total - share * scores.mean()
+    spread = share * (1 - share) * scores.var()
+    with np.errstate(invalid="ignore", divide="ignore"):
+        explained = np.where(spread > 0, covariance**2 / spread, 0.0)
+    best = np.argsort(-explained)[:most]
+    best = best[explained[best] > 0.05]
+    if not len(best):
+        return [], 0.0
+    design = np.zeros((len(ids), len(best)))
+    for column, token in enumerate(best):
+        design[rows[places == token], column] = 1
+    design -= design.mean(axis=0)
+    fit = design @ np.linalg.lstsq(design, scores - scores.mean(), rcond=None)[0]
+    return used[best].tolist(), float(fit.var() / scores.var())
 
 
 def mean_and_varying(rows: NDArray[Any]) -> tuple[Floats, NDArray[np.bool_]]:

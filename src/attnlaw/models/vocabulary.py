@@ -140,9 +140,10 @@ class Vocabulary(Record):
 
         Parameters
         ----------
-        tokens : array of int, path, several paths, or Corpus
+        tokens : array of int, path, several paths, Corpus, or CorpusStatistics
             Token ids of any shape; ids below 0 are padding. Files, memory maps and Dask arrays
             are counted chunk by chunk (see `attnlaw.data.corpora`) and need not fit in memory.
+            What a pass has counted already is taken as it is, also from its statistics.npz.
 
         Examples
         --------
@@ -150,9 +151,13 @@ class Vocabulary(Record):
         array([0.25, 0.25, 0.25, 0.25])
         """
         from attnlaw.data.corpora import count_tokens, is_corpus
+        from attnlaw.data.corpus_statistics import as_statistics, is_statistics
 
-        if is_corpus(tokens):
-            counts = count_tokens(tokens)
+        if is_statistics(tokens) or is_corpus(tokens):
+            counted = is_statistics(tokens)
+            counts = (
+                as_statistics("tokens", tokens).token_counts if counted else count_tokens(tokens)
+            )
             return cls(frequencies=counts[counts > 0].astype(np.float64))
         refuse_masked("tokens", tokens)
         ids = np.asarray(tokens)

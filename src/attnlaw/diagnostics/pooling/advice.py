@@ -3,25 +3,27 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from attnlaw._checks import Floats, Random, count, invalid_argument, random_generator
 from attnlaw._extras import require
-from attnlaw.data.sequences import Sequences, as_sequences, padded
+from attnlaw.data.corpus_statistics import CorpusStatistics, as_statistics
+from attnlaw.data.sequences import as_sequences
 from attnlaw.diagnostics.pooling.classification import CROSS_VALIDATION, simultaneous_quantile
 from attnlaw.diagnostics.pooling.criteria import SCORES, Corpus, task_of
 from attnlaw.diagnostics.pooling.learning_curve import LearningCurve, predict_learning_curve
-from attnlaw.diagnostics.pooling.moments import TokenStatistics, token_statistics
+from attnlaw.diagnostics.pooling.moments import TokenStatistics, draw_ids, token_statistics
 from attnlaw.diagnostics.pooling.poolings import (
     copy_groups,
     cut_note,
     side_by_side,
     standard_error,
 )
-from attnlaw.diagnostics.pooling.positions import checked_labels, cut_sequences
+from attnlaw.diagnostics.pooling.positions import checked_labels, cut_with_ids
 from attnlaw.diagnostics.pooling.search import (
     MEAN,
     Found,
@@ -121,6 +123,7 @@ def advise_pooling(
     scores: ArrayLike | None = None,
     mask: Any = None,
     lengths: Any = None,
+    corpus: CorpusStatistics | str | Path | None = None,
     goal: str | None = None,
     n_folds: int = 4,
     max_length: int = 512,
@@ -144,6 +147,8 @@ def advise_pooling(
         Pairs of texts, and how similar they are; instead of labels.
     mask, lengths
         Where tokens are, as for `attnlaw.estimators.pool_sequences`.
+    corpus : CorpusStatistics or path, optional
+        Of a larger corpus (`attnlaw.sweeps.corpus_statistics`), whose counts weigh tokens.
     goal : "classification", "centroid", "retrieval" or "clustering", optional
         What the labels are for: a linear classifier (the default), the nearest class mean, the
         nearest neighbours, or k-means.
@@ -171,6 +176,8 @@ def advise_pooling(
     that of always answering the largest class. Without labels or pairs the score is reliability:
     how often the second half of a text is nearer to the first than that of another text.
 
+    Of more than 20,000 texts so many are looked at; ids in one array are counted in all of them.
+
     Examples
     --------
     Classes differ in the largest token, not in the mean:
@@ -183,14 +190,21 @@ def advise_pooling(
     >>> advise_pooling(T, labels=y).best.pooling
     'mean+max'
     """
+    whole = None if corpus is None else as_statistics("corpus", corpus)
+    generator, cut_at = random_generator(rng), count("max_length", max_length, at_least=2)
+    n_texts = drawn = None
+    if mask is None and lengths is None and pairs is None and table is not None:
+        drawn = draw_ids(sequences, np.shape(table)[0], EVALUATED_ON, generator, whole)
+    if drawn is not None:
+        n_texts, rows, sequences, whole = drawn
+        labels = None if labels is None else checked_labels(labels, n_texts)[rows]
     own_ids = sequences if table is not None else tokens
     data = as_sequences(sequences, table, mask=mask, lengths=lengths)
     N, L, d = data.shape
     if N < 12 or L < 2 or d < 2:
-        words = "at least 12, of at least 2 tokens and dimensions"
-        raise invalid_argument("sequences", words, data.shape)
-    data, ids, n_cut = _cut(data, own_ids, count("max_length", max_length, at_least=2))
-    generator = random_generator(rng)
+        at_least = "at least 12, of at least 2 tokens and dimensions"
+        raise invalid_argument("sequences", at_least, data.shape)
+    data, ids, n_cut = cut_with_ids(data, own_ids, cut_at)
     y = None if labels is None else checked_labels(labels, N)
     groups = copy_groups(data)
     n_copies = N - int(groups.max()) - 1
@@ -201,37 +215,27 @@ def advise_pooling(
         ids = None if ids is None else ids[rows]
         y = None if y is None else y[rows]
     task = task_of(y, groups, pairs, scores, goal)
-    corpus = Corpus(data=data, ids=ids, task=task)
+    texts = Corpus(data=data, ids=ids, task=task, whole=whole)
     report, n_folds = progress or (lambda share: None), count("n_folds", n_folds, at_least=2)
     with side_by_side(d) as run:
         _ = data.maximum  # once, for all folds
-        held_out = validate(corpus, n_folds, generator, run, lambda s: report(VALIDATED * s))
-        found = search(corpus, generator, run)
+        held_out = validate(texts, n_folds, generator, run, lambda s: report(VALIDATED * s))
+        found = search(texts, generator, run)
     report(CURVES)
     classes = () if y is None else tuple(map(str, np.unique(y)))
-    advice = _assembled(corpus, held_out, found, classes, N)
+    n_texts = n_texts or N
+    advice = _assembled(texts, held_out, found, classes, n_texts)
     notes = [*cut_note(n_cut, data.shape[1])]
-    if len(rows) < N:
-        notes.append(f"{len(rows)} of {N} texts were looked at, chosen at random.")
+    if len(rows) < n_texts:
+        notes.append(f"{len(rows)} of {n_texts} texts were looked at, chosen at random.")
+    if whole is not None:
+        notes.append(f"Tokens were counted in {whole.n_sequences} texts.")
     if n_copies:
         notes.append(f"{n_copies} texts are copies of others; copies are held out together.")
     if ids is None:
         notes.append("Token weights were not tried: embeddings came without token ids.")
     report(1.0)
     return PoolingAdvice(**{**advice, "notes": (*notes, *advice["notes"])})
-
-
-def _cut(data: Sequences, tokens: Any, length: int) -> tuple[Sequences, NDArray[Any] | None, int]:
-    """Cut long sequences, and check their token ids."""
-    ids = None if tokens is None else np.asarray(padded(tokens)[0])
-    if ids is not None and (ids.shape != data.shape[:2] or ids.dtype.kind not in "iu"):
-        raise invalid_argument("tokens", f"whole numbers of shape {data.shape[:2]}", ids)
-    cut, n_cut = cut_sequences(data, length)
-    if cut is data or ids is None:
-        return cut, ids, n_cut
-    first, last = slice(0, length), slice(data.shape[1] - length, None)
-    start = data.mask is None or data.mask[:, first].sum() >= data.mask[:, last].sum()
-    return cut, ids[:, first if start else last], n_cut
 
 
 def _assembled(
@@ -256,7 +260,7 @@ def _assembled(
         curve = mean_curve if best == MEAN else _curve(corpus, fitted)
     statistics = None
     if corpus.ids is not None and found.smoothing is not None:
-        statistics = token_statistics(corpus.ids, corpus.data.mask, found.smoothing)
+        statistics = token_statistics(corpus.token_counts, found.smoothing)
     words = _verdict(task.goal, best, score, mean, gain_interval, majority, held_out)
     more = _labels_or_pooling(best, gain, curve, mean_curve)
     notes = [f"The mean is kept: fewer than {FEWEST} cannot tell poolings apart."] if few else []

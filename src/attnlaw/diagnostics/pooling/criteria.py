@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._checks import Floats, choice, invalid_argument
+from attnlaw.data.corpus_statistics import CorpusStatistics
 from attnlaw.data.sequences import Sequences
 from attnlaw.diagnostics.pooling.classification import Folds, cross_validate, ridge_answers
 from attnlaw.diagnostics.pooling.poolings import Rows
@@ -228,6 +229,7 @@ class Corpus:
     data: Sequences
     ids: NDArray[Any] | None  # (N, L): tokens, for their weights
     task: Task
+    whole: CorpusStatistics | None = None  # counts of the tokens, if those of more texts are known
 
     def take(self, rows: NDArray[np.intp]) -> "Corpus":
         """Return some of the texts."""
@@ -235,12 +237,22 @@ class Corpus:
             data=self.data.take(rows),
             ids=None if self.ids is None else self.ids[rows],
             task=self.task.take(rows),
+            whole=self.whole,
         )
 
     def thinned(self, n: int) -> "Corpus":
         """Return every k-th text, n at most."""
         step = -(-len(self.task.groups) // n)
         return self if step == 1 else self.take(np.arange(len(self.task.groups))[::step])
+
+    @property
+    def token_counts(self) -> NDArray[np.int64]:
+        """How often each token that occurs does so."""
+        if self.whole is not None:
+            return self.whole.token_counts
+        assert self.ids is not None
+        ids = self.ids if self.data.mask is None else self.ids[self.data.mask]
+        return np.unique(ids, return_counts=True)[1]
 
     @cached_property
     def halves(self) -> tuple[Sequences, Sequences]:

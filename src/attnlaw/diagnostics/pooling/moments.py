@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw._checks import Floats
+from attnlaw.data.corpus_pass import count_corpus
+from attnlaw.data.corpus_statistics import CorpusStatistics
 from attnlaw.data.sequences import Sequences, TokenSequences
 from attnlaw.diagnostics.pooling.poolings import Run, pooling_weights, standard_error
 from attnlaw.estimators.gain import learn_and_judge
@@ -23,6 +25,7 @@ __all__ = [
     "Coherence",
     "TokenStatistics",
     "covariance",
+    "draw_ids",
     "independent_noise",
     "measure_coherence",
     "position_means",
@@ -288,22 +291,61 @@ class TokenStatistics:
     weighted_size: float  # V_eff = (Σpg)²/Σp²g² with g = 1/(a* + p)
 
 
-def token_statistics(
-    ids: NDArray[np.integer[Any]], mask: NDArray[np.bool_] | None, smoothing: float
-) -> TokenStatistics:
-    """Count tokens, and say what smooth inverse frequency would do to their effective number.
+def token_statistics(counts: NDArray[Any], smoothing: float) -> TokenStatistics:
+    """Say what smooth inverse frequency would do to the effective number of tokens.
+
+    Parameters
+    ----------
+    counts : array of shape (V,)
+        How often each token occurs.
+    smoothing : float
+        a*.
 
     Examples
     --------
-    >>> found = token_statistics(np.array([[0, 0, 0], [0, 0, 1]]), None, 1e-6)
+    >>> found = token_statistics(np.array([5, 1, 0]), 1e-6)
     >>> round(found.effective_size, 2), round(found.weighted_size, 2)
     (1.38, 2.0)
     """
-    counts = np.unique(ids if mask is None else ids[mask], return_counts=True)[1]
-    p = counts / counts.sum()
+    p = counts[counts > 0] / counts.sum()
     return TokenStatistics(
         n_types=len(p),
         effective_size=effective_vocabulary(p),
         smoothing=smoothing,
         weighted_size=effective_vocabulary(p, smoothing / (smoothing + p)),
     )
+
+
+def draw_ids(
+    sequences: Any,
+    n_vocab: int,
+    n: int,
+    rng: np.random.Generator,
+    whole: CorpusStatistics | None = None,
+) -> tuple[int, NDArray[np.intp], NDArray[Any], CorpusStatistics] | None:
+    """Draw n of many sequences of token ids, and count the tokens of all of them.
+
+    Parameters
+    ----------
+    sequences : array of int and shape (N, L)
+        In memory or a memory map, of which only what is drawn is copied.
+    n_vocab : int
+        V.
+    n : int
+        Sequences to draw.
+    rng : Generator
+    whole : CorpusStatistics, optional
+        Counts that are known already.
+
+    Returns
+    -------
+    tuple or None
+        N, the rows drawn, their ids, and the counts; None if there is nothing to draw from.
+    """
+    is_array = isinstance(sequences, np.ndarray) and sequences.ndim == 2
+    if not is_array or sequences.dtype.kind not in "iu" or len(sequences) <= n:
+        return None
+    N, L = sequences.shape
+    rows = np.sort(rng.choice(N, n, replace=False))
+    whole = whole or count_corpus(sequences, n_vocab, max_length=L)
+    return N, rows, np.asarray(sequences[rows]), whole

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._checks import Floats, Random, count, invalid_argument, random_generator
 from attnlaw.data.masks import converted
-from attnlaw.data.sequences import Sequences, as_sequences
+from attnlaw.data.sequences import Sequences, as_sequences, padded
 from attnlaw.diagnostics.pooling.classification import (
     Folds,
     LabelledStudy,
@@ -44,7 +44,7 @@ from attnlaw.diagnostics.tables.noise import rank_groups
 from attnlaw.estimators.outliers import outlier_test
 from attnlaw.theory.general_covariance import SpikedCovariance
 
-__all__ = ["checked_labels", "compare_positions", "cut_sequences"]
+__all__ = ["checked_labels", "compare_positions", "cut_sequences", "cut_with_ids"]
 
 Choice = str | Floats  # a pooling, as `pooling_weights` takes it
 
@@ -201,6 +201,21 @@ def cut_sequences(data: Sequences, length: int) -> tuple[Sequences, int]:
     if data.mask is None or cut.mask is None:
         return cut, data.shape[0]
     return cut, int(np.sum(data.mask.sum(axis=1) > cut.mask.sum(axis=1)))
+
+
+def cut_with_ids(
+    data: Sequences, tokens: Any, length: int
+) -> tuple[Sequences, NDArray[Any] | None, int]:
+    """Cut long sequences, and check their token ids."""
+    ids = None if tokens is None else np.asarray(padded(tokens)[0])
+    if ids is not None and (ids.shape != data.shape[:2] or ids.dtype.kind not in "iu"):
+        raise invalid_argument("tokens", f"whole numbers of shape {data.shape[:2]}", ids)
+    cut, n_cut = cut_sequences(data, length)
+    if cut is data or ids is None:
+        return cut, ids, n_cut
+    first, last = slice(0, length), slice(data.shape[1] - length, None)
+    start = data.mask is None or data.mask[:, first].sum() >= data.mask[:, last].sum()
+    return cut, ids[:, first if start else last], n_cut
 
 
 def _coarse(variances: Floats) -> Floats:

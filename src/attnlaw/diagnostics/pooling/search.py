@@ -129,6 +129,7 @@ class Found:
             smoothing=pipeline.smoothing,
             components_removed=pipeline.components_removed,
             whitening=pipeline.whitening,
+            corpus=corpus.whole,
             asked=ASKED.get(pipeline.pooling),
         )
 
@@ -201,6 +202,7 @@ class _Round:
             pooling,
             token_weights=raw.token_weights,
             smoothing=raw.smoothing,
+            corpus=corpus.whole,
         )
 
     def best(self) -> PoolingPipeline:

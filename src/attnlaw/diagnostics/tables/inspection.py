@@ -1,12 +1,14 @@
 """Embedding tables: what is signal, what is noise, and whether the noise follows the law."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw._checks import Floats, Random, count, invalid_argument, random_generator
+from attnlaw.data.corpus_statistics import CorpusStatistics, as_statistics
 from attnlaw.data.covariance import pooled_covariance
 from attnlaw.data.readers import EmbeddingTable
 from attnlaw.diagnostics.tables.noise import (
@@ -18,6 +20,7 @@ from attnlaw.diagnostics.tables.noise import (
 )
 from attnlaw.estimators.outliers import outlier_test
 from attnlaw.laws.separable import SeparableLaw
+from attnlaw.models import effective_vocabulary
 
 __all__ = [
     "TableOutlier",
@@ -44,6 +47,7 @@ class TableOutlier:
     n_effective_tokens: float  # (Σs²)²/Σs⁴ of the projections s: how many rows make it
     order_correlation: float  # Spearman, of the projection with the row's number
     length_correlation: float  # Spearman, of the projection with the row's length
+    frequency_correlation: float | None = None  # Spearman, with how often a corpus has the token
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +69,8 @@ class TableReport:
     check: SubsetCheck | None  # None when the table has too few rows for it
     notes: tuple[str, ...]  # artefacts that were noticed
     verdict: str  # the findings in a few sentences
+    n_occurring: int | None = None  # rows whose token occurs in the corpus, if there is one
+    effective_vocabulary: float | None = None  # V_eff = 1/Σp² of the corpus
 
 
 def noise_law(report: TableReport) -> SeparableLaw:
@@ -76,6 +82,7 @@ def noise_law(report: TableReport) -> SeparableLaw:
 def inspect_table(
     table: EmbeddingTable | NDArray[np.floating],
     *,
+    corpus: CorpusStatistics | str | Path | None = None,
     n_tokens: int = 8,
     level: float = 0.05,
     rng: Random = 0,
@@ -86,6 +93,9 @@ def inspect_table(
     ----------
     table : EmbeddingTable or array of shape (V, d)
         From `read_table`, or plain vectors.
+    corpus : CorpusStatistics or path, optional
+        What a pass over a corpus counted (`attnlaw.sweeps.corpus_statistics`), or its file: with
+        it outliers are held against the frequencies of the tokens, over those that occur.
     n_tokens : int
         Tokens named at each end of an outlier.
     level : float
@@ -122,6 +132,7 @@ def inspect_table(
         table = EmbeddingTable(vectors=table, tokens=None, source="an array", name="")
     E = _checked(table.vectors)
     V, d = E.shape
+    counts = None if corpus is None else _counts(corpus, V)
     generator, n_words = random_generator(rng), count("n_tokens", n_tokens)
     whole = pooled_covariance(E, dtype=np.float32)
     mean, trace = whole.mean, float(np.trace(whole.covariance))
@@ -146,7 +157,7 @@ def inspect_table(
             p_value=float(found.p_values[j]),
             share_of_variance=float(values[j] / values.sum()),
             population_eigenvalue=float(behind[j]),
-            **token_loading(projections[:, j], squares, table.tokens, n_words)._asdict(),
+            **token_loading(projections[:, j], squares, table.tokens, n_words, counts)._asdict(),
         )
         for j in range(k)
     )
@@ -167,7 +178,17 @@ def inspect_table(
         check=check,
         notes=_artefacts(E, values, squares, outliers),
         verdict=_verdict(outliers, check),
+        n_occurring=None if counts is None else int(np.sum(counts > 0)),
+        effective_vocabulary=None if counts is None else effective_vocabulary(counts),
     )
+
+
+def _counts(corpus: CorpusStatistics | str | Path, n_vocab: int) -> Floats:
+    """Return how often each row of a table occurs in a corpus."""
+    counts = as_statistics("corpus", corpus).token_counts
+    if len(counts) > n_vocab:
+        raise invalid_argument("corpus", f"of tokens below {n_vocab}", len(counts))
+    return np.append(counts, np.zeros(n_vocab - len(counts)))
 
 
 class Loading(NamedTuple):
@@ -178,10 +199,15 @@ class Loading(NamedTuple):
     n_effective_tokens: float  # (Σs²)²/Σs⁴ of the projections s
     order_correlation: float  # Spearman, of s with the row's number
     length_correlation: float  # Spearman, of s with the row's length
+    frequency_correlation: float | None  # Spearman, of s with the token's count, if above 0
 
 
 def token_loading(
-    projections: Rows, squared_lengths: Rows, tokens: tuple[str, ...] | None, n_tokens: int
+    projections: Rows,
+    squared_lengths: Rows,
+    tokens: tuple[str, ...] | None,
+    n_tokens: int,
+    counts: Floats | None = None,
 ) -> Loading:
     """Describe a direction by the projections s of the centred rows on it.
 
@@ -195,24 +221,32 @@ def token_loading(
     def words(rows: NDArray[np.intp]) -> tuple[str, ...]:
         return tuple(tokens[i] if tokens and tokens[i] else f"#{i}" for i in rows)
 
+    with_counts = None
+    if counts is not None and np.sum(occurs := counts > 0) > 2:
+        with_counts = rank_correlation(s[occurs], counts[occurs])
     return Loading(
         highest_tokens=words(order[::-1][:n_tokens]),
         lowest_tokens=words(order[:n_tokens]),
         n_effective_tokens=float(np.sum(s**2) ** 2 / np.sum(s**4)),
         order_correlation=rank_correlation(s, np.arange(len(s), dtype=np.float64)),
         length_correlation=rank_correlation(s, squared_lengths),
+        frequency_correlation=with_counts,
     )
 
 
 def rank_correlation(x: Rows, y: Rows) -> float:
-    """Spearman's correlation of two sequences without ties worth minding.
+    """Spearman's correlation of two sequences; equal values, as of small counts, share a rank.
 
     Examples
     --------
     >>> rank_correlation(np.array([1.0, 2.0, 4.0]), np.array([1.0, 8.0, 9.0]))
     1.0
     """
-    a, b = (np.argsort(np.argsort(v, kind="stable")).astype(np.float64) for v in (x, y))
+    from scipy.stats import rankdata
+
+    a, b = rankdata(x), rankdata(y)
+    if not (np.ptp(a) and np.ptp(b)):
+        return 0.0
     return round(float(np.corrcoef(a, b)[0, 1]), 12)
 
 
@@ -244,6 +278,11 @@ def _artefacts(
         if outlier.n_effective_tokens < max(30.0, 0.002 * V):
             notes.append(
                 f"Outlier {j} is made by about {outlier.n_effective_tokens:.0f} tokens only."
+            )
+        elif abs(outlier.frequency_correlation or 0) > 0.5:
+            notes.append(
+                f"Outlier {j} follows the frequency of tokens in the corpus "
+                f"(rank correlation {outlier.frequency_correlation:+.2f})."
             )
         elif abs(outlier.order_correlation) > 0.5:
             notes.append(
