@@ -113,7 +113,7 @@ def test_lowest_versions_are_those_declared():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = project["optional-dependencies"]
     extras = ("data", "estimators", "explorer", "figures", "fast", "frames")
-    extras = (*extras, "sweeps", "cluster", "test")
+    extras = (*extras, "sweeps", "cluster", "corpora", "text", "test")
     declared = [*project["dependencies"], *(line for name in extras for line in wanted[name])]
     floors = {}
     for line in declared:
