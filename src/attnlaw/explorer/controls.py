@@ -336,21 +336,10 @@ def explained(symbol: str) -> Any:
     key = symbol if symbol in SYMBOLS else symbol.partition(" ")[0]
     if key not in SYMBOLS:
         return html.Span(subscripted(symbol), className="symbol")
-    spoken: Any = {"aria-label": f"{symbol}: {SYMBOLS[key].meaning}"}
-    link = html.A(
-        subscripted(symbol),
-        href=f"/symbols#{key}",
-        className="symbol",
-        target="_blank",
-        **spoken,
-    )
-    return dmc.Tooltip(
-        link,
-        label=SYMBOLS[key].meaning,
-        multiline=True,
-        w=250,
-        withArrow=True,
-        boxWrapperProps={"display": "inline-block"},
+    meaning = SYMBOLS[key].meaning
+    said: Any = {"aria-label": f"{symbol}: {meaning}", "data-meaning": meaning}
+    return html.A(
+        subscripted(symbol), href=f"/symbols#{key}", className="symbol", target="_blank", **said
     )
 
 

@@ -7,6 +7,7 @@
   const histories = {};  // by page: settings that can be taken back, the present one last
   const waiting = [];  // called after the next redraw
   let playing = null;
+  let links = null;  // sets the links of the menu, where they lag behind
 
   const set = (id, props) => {
     if (document.getElementById(id)) window.dash_clientside.set_props(id, props);
@@ -190,6 +191,35 @@
     if (name) set(page + "-" + name, { error: text });
   };
 
+  /* One tooltip for all symbols: Dash would ask forty of them after every change of the page. */
+  const hint = () => {
+    const box = document.createElement("div");
+    box.id = "hint";
+    box.setAttribute("role", "tooltip");
+    const hide = () => { box.remove(); };
+    const show = (event) => {
+      const symbol = event.target.closest?.("[data-meaning]");
+      if (!symbol) return hide();
+      box.textContent = symbol.dataset.meaning;
+      document.body.append(box);
+      const at = symbol.getBoundingClientRect(), size = box.getBoundingClientRect();
+      const left = at.left + at.width / 2 - size.width / 2, above = at.top - size.height - 6;
+      box.style.left = Math.max(6, Math.min(left, window.innerWidth - size.width - 6)) + "px";
+      box.style.top = (above < 6 ? at.bottom + 6 : above) + "px";
+    };
+    document.addEventListener("mouseover", show);
+    document.addEventListener("focusin", show);
+    document.addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });
+    document.addEventListener("scroll", hide, true);
+  };
+  hint();
+
+  for (const kind of ["mouseover", "pointerdown", "focusin"]) {
+    document.addEventListener(kind, (event) => {
+      if (event.target.closest?.("#navbar")) links?.();
+    }, true);
+  }
+
   window.dash_clientside = window.dash_clientside || {};
   window.dash_clientside.explorer = {
     /* A slider and its number field say the same. */
@@ -200,7 +230,7 @@
       return typeof number === "number" ? [same(), number] : [same(), same()];
     },
 
-    /* After a redraw: the address at once, formulas and code when the hand rests. */
+    /* After a redraw: the address at once; links, formulas and code when the hand rests. */
     settle: (late, pages) => {
       if (!late) return same();
       while (waiting.length) waiting.pop()();
@@ -213,15 +243,19 @@
       if (path === "/" || path.endsWith("/" + late.page)) {
         window.history.replaceState(window.history.state, "", "/" + late.page + late.query);
       }
-      remember(late, pages);
       record(late);
       clearTimeout(timers[late.page]);
+      links = () => {
+        links = null;
+        remember(late, pages);
+      };
       timers[late.page] = setTimeout(() => {
+        links?.();
         set(late.page + "-formula", { children: late.formula });
         if (document.getElementById(late.page + "-formula")) {
           window.dash_clientside.set_props(late.page + "-code", { code: late.code });
         }
-      }, 250);
+      }, 400);
       return same();
     },
 
