@@ -5,6 +5,9 @@ import json
 import numpy as np
 import pytest
 
+import attnlaw as al
+from attnlaw.data.corpus_statistics import CorpusStatistics
+
 
 @pytest.fixture
 def files(tmp_path):
@@ -27,12 +30,17 @@ def test_counts_and_covariances_are_printed_and_saved(run, files):
     assert found["n_tokens"] == sum(map(len, rows))
     assert found["classes"] == {c: sum("ab"[len(r) % 2] == c for r in rows) for c in "ab"}
     assert [part["a"] for part in found["components"]] == [0.01, 0.1]
+    second = CorpusStatistics.load(folder / "out").weighting(1)
+    part = found["components"][1]
+    assert part["n_reliable"] == al.reliable_components(second).n_reliable
+    assert part["n_detected"] == al.signal_components(second).test.n_signals
     with np.load(folder / "out" / "statistics.npz") as saved:
         assert saved["covariances"].shape == (2, 5, 5)
         assert saved["token_counts"].sum() == found["n_tokens"]
     code, out, err = run(*command, "--sif", "0.01,0.1")
     assert code == 0, err
     assert "held-out variance" in out
+    assert "reproduced by the other half" in out
 
 
 def test_a_bad_row_is_one_line_and_leaves_no_results(run, files):

@@ -106,7 +106,7 @@ def command(
 
 
 def _summary(found: "CorpusStatistics", out: Path, components: int) -> dict[str, Any]:
-    from attnlaw import effective_vocabulary
+    from attnlaw import effective_vocabulary, reliable_components, signal_components
 
     summary: dict[str, Any] = {
         "statistics": str(out / "statistics.npz"),
@@ -127,9 +127,15 @@ def _summary(found: "CorpusStatistics", out: Path, components: int) -> dict[str,
         summary["components"] = []
         for k in range(len(found.pooled)):
             fitted, held_out = found.held_out_variances(min(components, d), k)
-            a = None if found.a is None else float(found.a[k])
+            one = found.weighting(k)
             summary["components"].append(
-                {"a": a, "eigenvalues": fitted.tolist(), "held_out_variances": held_out.tolist()}
+                {
+                    "a": None if found.a is None else float(found.a[k]),
+                    "eigenvalues": fitted.tolist(),
+                    "held_out_variances": held_out.tolist(),
+                    "n_reliable": reliable_components(one).n_reliable,
+                    "n_detected": signal_components(one).test.n_signals,
+                }
             )
     return summary
 
@@ -149,4 +155,8 @@ def _print(summary: dict[str, Any]) -> None:
         pairs = zip(part["eigenvalues"], part["held_out_variances"], strict=True)
         rows = [[k, *pair] for k, pair in enumerate(pairs, start=1)]
         print_table([what, "eigenvalue", "held-out variance"], rows)
+        say(
+            f"{part['n_reliable']} components are reproduced by the other half, "
+            f"{part['n_detected']} are more than noise"
+        )
     say(f"statistics in {summary['statistics']}")
