@@ -14,7 +14,7 @@ inverses are taken over bins (`_engine.windows`). Derived in docs/theory/causal-
 "A random walk under observation".
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +25,10 @@ from attnlaw.laws.causal import causal_resolvents
 if TYPE_CHECKING:
     from attnlaw.laws.causal_profile import CausalProfile
 
-__all__ = ["CausalEquations", "real_products"]
+__all__ = ["CausalEquations", "real_products", "recur"]
 
 Bools = NDArray[np.bool_]
+Inexact = NDArray[np.complexfloating[Any, Any]]  # of any precision
 
 _TOLERANCE = 1e-5  # of the last Newton step
 _SMALL = 0.4
@@ -213,10 +214,10 @@ class CausalEquations:
         # p before a bin's observation from that in the bin before: κp/(1 + kop) + what is added
         kept: Complexes = keep[1:] * keep2[:-1]
         p1[0] = c1[0]
-        _recur(p1, ko[:-1] / kept, 1 / kept, keep[1:] * c2[:-1] + c1[1:])
+        recur(p1, ko[:-1] / kept, 1 / kept, keep[1:] * c2[:-1] + c1[1:])
         J1[-1] = o[-1]
         rate = (kc1[1:] + keep[1:] * kc2[:-1]) / kept
-        _recur(J1[::-1], rate[::-1], 1 / kept[::-1], o[-2::-1])
+        recur(J1[::-1], rate[::-1], 1 / kept[::-1], o[-2::-1])
         J[-1] = 0
         J[:-1] = keep[1:] * J1[1:] / (1 + kc1[1:] * J1[1:])
         shrink = 1 / (1 + ko * p1)
@@ -319,7 +320,7 @@ def _extrapolated(
     return np.asarray(np.where(np.isfinite(guess) & (guess.imag > 0), guess, nearest))
 
 
-def _recur(x: Complexes, rates: Complexes, constants: Complexes, added: Complexes) -> None:
+def recur(x: Inexact, rates: Inexact, constants: Inexact, added: Inexact) -> None:
     """Fill x with x_{b+1} = x_b/(rate_b x_b + constant_b) + added_b, from the first on."""
     below = np.empty_like(x[0])
     for here, there, rate, constant, more in zip(

@@ -19,18 +19,21 @@ a random walk, observed at each i (docs/theory/large-beta.md, "Causal heads").
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw._checks import Complexes, Floats, count, frozen
+from attnlaw.laws.causal_equations import recur
 from attnlaw.laws.law import Atom, NumericalLaw
 
 if TYPE_CHECKING:
     from scipy.interpolate import PchipInterpolator
 
 __all__ = ["CavityLaw", "HeavyRows"]
+
+Singles = NDArray[np.complexfloating[Any, Any]]
 
 _ANGLE = 0.04  # arg w for the large singular values
 _MOST_ANGLE = 0.6  # and for the smallest
@@ -40,6 +43,8 @@ _DEPTH = 20.0  # log s below the top, where the table ends
 _FORGOTTEN = 15  # first sweeps, that depend on the start
 _MATCHED = 5  # of these, the sweeps in which columns are given the mean of rows
 _MEAN_FIELD = 40  # iterations without fluctuations, for a start
+_FIELD_ROWS = 256  # and rows for them
+_AT_ONCE = 128  # rows, whose arrays the cache holds
 _NOTHING = 3e-3  # mass below the table that discretisation explains
 
 
@@ -113,7 +118,8 @@ class CavityLaw(NumericalLaw):
         weight = max(float(_column_sums(s.columns, s.squares).max()) for s in self.sweeps)
         row = max(float((s.squares.sum(axis=1) + s.rest).max()) for s in self.sweeps)
         rest = max(float(s.rest.mean()) for s in self.sweeps)
-        top = 0.5 * np.log(1.2 * (np.sqrt(weight) + np.sqrt(rest)) ** 2 + 0.5 * row)
+        most = 1.2 * (np.sqrt(weight) + np.sqrt(rest)) ** 2 + 0.5 * row
+        top = 0.5 * np.log(max(most, 1e-20))  # rows of a single entry have no energy
         points = [0.0]
         while points[-1] < _DEPTH:
             points.append(points[-1] + _SPACING * float(_angle(np.array(points[-1]))))
@@ -231,82 +237,135 @@ def _column_sums(columns: NDArray[np.intp], values: Floats) -> Floats:
 
 
 def _mean_resolvent(
-    sweeps: Sequence[HeavyRows], w: Complexes, tokens: float, cancelled: float
+    sweeps: Sequence[HeavyRows], points: Complexes, tokens: float, cancelled: float
 ) -> Complexes:
-    """E R at points w of the upper half plane, averaged over the sweeps that are counted."""
-    from scipy.sparse import csr_matrix
+    """E R at points w of the upper half plane, averaged over the sweeps that are counted.
 
-    n_rows, n_entries = sweeps[0].squares.shape
+    In single precision: sums over entries are of numbers in one half plane, so that nothing
+    cancels, and a population is known to three digits.
+    """
+    w: Singles = points.astype(np.complex64)
     C = _mean_field(sweeps[0], w)
     field = np.zeros_like(C)
-    total, counted = np.zeros_like(w), 0
-    every = np.arange(n_rows + 1)
-    for t, (squares, rest, columns, offsets) in enumerate(sweeps):
-        received = [squares[:, k, None] * C[columns[:, k]] for k in range(n_entries)]
-        entries = np.sqrt(squares)
-        entries = entries / np.maximum(entries.sum(axis=1), 1e-300)[:, None]
-        # sums without one entry, from both sides: no cancellation
-        after = np.zeros((max(n_entries, 1), *C.shape), dtype=np.complex128)
-        for k in range(n_entries - 1, 0, -1):
-            after[k - 1] = after[k] + received[k]
-        met = _met_by_rows(C, offsets is not None)
-        alone = w + rest[:, None] * met
+    total, counted = np.zeros(w.size, dtype=np.complex128), 0
+    for t, sweep in enumerate(sweeps):
+        causal = sweep.offsets is not None
+        rest = sweep.rest.astype(np.float32)[:, None]
+        met = _met_by_rows(C, causal)
+        alone = w + rest * met
+        received, sums, shares = _passed_on(sweep, C, alone + field, causal and cancelled > 0)
+        alone += received
         before = alone + field
-        sums, shares = np.zeros_like(C), np.zeros_like(C)
-        for k in range(n_entries):
-            others = before + after[k]
-            sent = -squares[:, k, None] / others
-            if offsets is not None:
-                shares += entries[:, k, None] * C[columns[:, k]] * others
-            fall = csr_matrix((np.ones(n_rows), columns[:, k], every), shape=(n_rows, n_rows))
-            sums += fall.T @ sent
-            before = before + received[k]
-            alone = alone + received[k]
-        R = -1 / before
-        noise = _met_by_columns(rest[:, None] * R, offsets is not None)
-        C = -1 / (w + sums + noise)
-        if offsets is not None:
-            left = (offsets[:, None] * (1 - cancelled * shares / (before * met))) ** 2
-            walk, C = _observed_walk(alone, -1 / C, left, tokens)
+        R = -_inverse(before)
+        T = w + sums + _met_by_columns(rest * R, causal)
+        if sweep.offsets is None:
+            C = -_inverse(T)
+        else:
+            left: Singles = sweep.offsets.astype(np.complex64)[:, None]
+            if cancelled > 0:
+                left = left * (1 - np.float32(cancelled) * shares * _inverse(before * met))
+            left = left * left
+            walk, C = _observed_walk(alone, T, left, np.float32(tokens))
             field = left * walk
-            R = -1 / (alone + field)
+            R = -_inverse(alone + field)
+        mean = R.mean(axis=0, dtype=np.complex128)
         if t < _MATCHED:  # E R = E C, which sweeps alone reach slowly as w → 0
-            C = C * np.sqrt(R.mean(axis=0) / C.mean(axis=0))
+            C *= np.sqrt(mean / C.mean(axis=0, dtype=np.complex128)).astype(np.complex64)
         if t >= _FORGOTTEN:
-            total = total + R.mean(axis=0)
+            total += mean
             counted += 1
     return np.asarray(total / counted)
 
 
-def _met_by_rows(C: Complexes, causal: bool) -> Complexes:
+def _passed_on(
+    rows: HeavyRows, C: Singles, base: Singles, with_shares: bool
+) -> tuple[Singles, Singles, Singles]:
+    """Σ y²C that rows receive, Σ −y²/(w + all others) that columns do, and rows' shares.
+
+    These are Σ e_k C_k (w + all others) with e ∝ |y|, Σ e = 1.
+    """
+    from scipy.sparse import csc_matrix
+
+    squares = np.ascontiguousarray(rows.squares.T, dtype=np.float32)[..., None]
+    entries = np.sqrt(squares)
+    entries /= np.maximum(entries.sum(axis=0), 1e-30)
+    columns = np.ascontiguousarray(rows.columns.T)
+    received, shares = np.zeros((2, *C.shape), dtype=np.complex64)
+    sent = np.empty((len(columns), *C.shape), dtype=np.complex64)
+    for start in range(0, len(C), _AT_ONCE):
+        part = slice(start, start + _AT_ONCE)
+        seen = C.take(columns[:, part], axis=0)
+        given = _scaled(squares[:, part], seen)
+        # sums without one entry, from both sides: no cancellation
+        others = np.empty_like(given)
+        after = np.zeros_like(base[part])
+        for k in range(len(given) - 1, -1, -1):
+            others[k] = after
+            after += given[k]
+        received[part] = after
+        before = base[part].copy()
+        for k in range(len(given)):
+            others[k] += before
+            before += given[k]
+        if with_shares:
+            seen *= others
+            shares[part] = _scaled(entries[:, part], seen).sum(axis=0)
+        sent[:, part] = _scaled(-squares[:, part], _inverse(others))
+    n_all = columns.size
+    ones = np.ones(n_all, dtype=np.float32)
+    fall = csc_matrix((ones, columns.ravel(), np.arange(n_all + 1)), shape=(len(C), n_all))
+    sums = fall @ sent.reshape(n_all, -1).view(np.float32)
+    return received, sums.view(np.complex64), shares
+
+
+def _scaled(factors: NDArray[np.float32], z: Singles) -> Singles:
+    """Real factors times complex numbers, as twice as many real ones."""
+    return np.asarray((factors * z.view(np.float32)).view(np.complex64))
+
+
+def _inverse(z: Singles) -> Singles:
+    """1/z = z̄/|z|², several times as fast as a complex division."""
+    size = np.abs(z)
+    np.square(size, out=size)
+    np.reciprocal(size, out=size)
+    result = np.conj(z)
+    result *= size
+    return np.asarray(result)
+
+
+def _met_by_rows(C: Singles, causal: bool) -> Singles:
     """Mean of C over all columns, or over those up to each row."""
     if not causal:
         return np.asarray(C.mean(axis=0))
-    return np.asarray(np.cumsum(C, axis=0) / np.arange(1.0, len(C) + 1)[:, None])
+    counts = np.arange(1, len(C) + 1, dtype=np.float32)[:, None]
+    return np.asarray(np.cumsum(C, axis=0) / counts)
 
 
-def _met_by_columns(R: Complexes, causal: bool) -> Complexes:
+def _met_by_columns(R: Singles, causal: bool) -> Singles:
     """Mean of R over all rows, or Σ_{i≥j} R_i/i for each column j."""
     if not causal:
         return np.asarray(R.mean(axis=0))
-    return np.cumsum((R / np.arange(1.0, len(R) + 1)[:, None])[::-1], axis=0)[::-1]
+    counts = np.arange(1, len(R) + 1, dtype=np.float32)[:, None]
+    return np.cumsum((R / counts)[::-1], axis=0)[::-1]
 
 
-def _mean_field(rows: HeavyRows, w: Complexes) -> Complexes:
+def _mean_field(rows: HeavyRows, w: Singles) -> Singles:
     """C of columns if all energy of the rows were noise, roughly: a start for the sweeps."""
-    energy = (rows.rest + rows.squares.sum(axis=1))[:, None]
+    n_rows = len(rows.rest)
+    some = np.linspace(0, n_rows - 1, min(n_rows, _FIELD_ROWS)).astype(np.intp)
+    energy = (rows.rest + rows.squares.sum(axis=1)).astype(np.float32)[some, None]
     causal = rows.offsets is not None
-    C: Complexes = np.tile(-1 / (w + 1j * np.abs(w).max() / 10), (len(energy), 1))
+    C: Singles = np.tile(-1 / (w + 1j * np.abs(w).max() / 10), (some.size, 1))
     for _ in range(_MEAN_FIELD):
-        R = -1 / (w + energy * _met_by_rows(C, causal))
-        renewed = -1 / (w + _met_by_columns(energy * R, causal))
+        R = -_inverse(w + energy * _met_by_rows(C, causal))
+        renewed = -_inverse(w + _met_by_columns(energy * R, causal))
         C = renewed * np.sqrt(C / renewed) * np.sqrt(R.mean(axis=0) / renewed.mean(axis=0))
-    return C
+    return C[np.arange(n_rows) * some.size // n_rows]
 
 
 def _observed_walk(
-    S: Complexes, T: Complexes, squares: Complexes, tokens: float
-) -> tuple[Complexes, Complexes]:
+    S: Singles, T: Singles, squares: Singles, tokens: np.float32
+) -> tuple[Singles, Singles]:
     """Variance V of the walk at each row given all other rows, and C of the columns.
 
     Increments have the variance c = −1/T and rows observe the walk with precision o = m²/S, f
@@ -314,22 +373,24 @@ def _observed_walk(
 
         P⁻_i = P⁺_{i−1} + f c_i ,  P⁺_i = P⁻_i/(1 + f o_i P⁻_i) ;
         J'_i = J_i + f o_i ,  J_{i−1} = J'_i/(1 + f c_i J'_i) ,  J_n = 0 ;
-        V_i = P⁻_i/(1 + P⁻_i (J_i + (f−1) o_i)) ,  C_i = −1/(T_i − J'_i/(1 + J'_i (P⁻_i − c_i))) ,
+        V_i = P⁻_i/(1 + P⁻_i (J_i + (f−1) o_i)) ,
+        C_i = −1/(T_i − J'_i/(1 + J'_i (P⁺_{i−1} + (f−1) c_i))) ,
 
     and R = −1/(S + m²V): both are diagonals of the inverse of [[−S, M], [Mᵀ, −T]], exactly so
     if f = 1.
     """
-    c, o = -1 / T, squares / S
-    prior, informed = np.empty_like(c), np.empty_like(c)
-    after = np.zeros_like(c[0])
+    c, o = -_inverse(T), squares * _inverse(S)
     steps, gains = tokens * c, tokens * o
-    for i in range(len(c)):
-        prior[i] = after + steps[i]
-        after = prior[i] / (1 + gains[i] * prior[i])
-    later = np.zeros_like(c)
-    for i in range(len(c) - 1, -1, -1):
-        informed[i] = later[i] + gains[i]
-        if i:
-            later[i - 1] = informed[i] / (1 + steps[i] * informed[i])
-    walk = prior / (1 + prior * (later + (tokens - 1) * o))
-    return walk, -1 / (T - informed / (1 + informed * (prior - c)))
+    # P⁻ from the first row on and J' from the last one back are the same recursion
+    states = np.empty((len(c), 2, c.shape[1]), dtype=c.dtype)
+    states[0, 0], states[0, 1] = steps[0], gains[-1]
+    rates = np.stack([gains[:-1], steps[:0:-1]], axis=1)
+    added = np.stack([steps[1:], gains[-2::-1]], axis=1)
+    recur(states, rates, np.ones(len(rates), dtype=c.dtype), added)
+    prior, informed = states[:, 0], states[::-1, 1]
+    before, later = np.zeros_like(c), np.zeros_like(c)
+    before[1:] = prior[:-1] * _inverse(1 + gains[:-1] * prior[:-1])
+    later[:-1] = informed[1:] * _inverse(1 + steps[1:] * informed[1:])
+    walk = prior * _inverse(1 + prior * (later + (tokens - 1) * o))
+    seen = informed * _inverse(1 + informed * (before + (tokens - 1) * c))
+    return walk, -_inverse(T - seen)

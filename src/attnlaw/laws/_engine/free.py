@@ -20,6 +20,7 @@ from attnlaw.laws.law import Atom, Law
 __all__ = ["ClosedFormLaw", "FreeLaw"]
 
 _FEW = 24  # points in an interval that are followed one by one
+_NOWHERE = 1e-36  # share of the largest point below which no mass is seen
 _FIRST = np.linspace(0.0, np.pi, 13)[1:-1]
 _HALVINGS = 2
 _GRADED = 4  # nodes towards an edge
@@ -71,6 +72,8 @@ class FreeLaw(Law):
         return self._inside(x)[0]
 
     def _cdf_inside(self, x: Floats) -> Floats:
+        if self.support[0, 0] == 0:  # next to a hard edge the cdf is below rounding error
+            x = np.maximum(x, _NOWHERE * self._expression.bound)
         return self._below(self._parameters(x))
 
     def _inside(self, x: Floats) -> tuple[Floats, Floats]:
@@ -110,7 +113,7 @@ class FreeLaw(Law):
     def _density(self, u: Complexes) -> Floats:
         with np.errstate(all="ignore"):
             point, _ = evaluate(self._expression, u)
-            return np.maximum(-point.g.imag / np.pi, 0.0)
+            return np.fmax(-point.g.imag / np.pi, 0.0)  # 0 where rounding leaves no number
 
     def _below(self, u: Complexes) -> Floats:
         return np.clip(1 - mass_above(self._expression, u), 0.0, 1.0)

@@ -12,11 +12,12 @@ is a matrix of many ranks, so that what is left of uniform attention, m_i = √i
 (docs/theory/large-beta.md, "Causal heads").
 """
 
+from functools import lru_cache
 from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv, erfcx, gammainc, gammaincinv, log_ndtr, ndtri
+from scipy.special import betaincinv, erfcx, gammainc, gammaincinv, log_ndtr, ndtr, ndtri
 
 from attnlaw._checks import Floats
 from attnlaw.laws import CavityLaw, HeavyRows
@@ -32,6 +33,7 @@ _SWEEPS = 40
 _CAUSAL_ROWS = 768  # at most, of a causal head; with fewer tokens each has its row
 _CAUSAL_TOTAL = 12_000  # rows of all sweeps that are counted
 _MANY, _FEW = 2.0, 4.5  # inverse temperatures below and above which a row has many, few entries
+_TABULATED = 12  # dimensions from which distributions of norms are interpolated
 _STRATA = 16  # neighbouring columns, that differ in the norms of their keys
 
 
@@ -70,6 +72,7 @@ def weyl_points(first: int, n_points: int, n_coordinates: int) -> Floats:
     return ((i * i)[:, None] * roots >> np.uint64(11)).astype(float) * 2.0**-53 + 2.0**-54
 
 
+@lru_cache(maxsize=8)
 def _primes(number: int) -> list[int]:
     primes: list[int] = []
     candidate = 2
@@ -85,8 +88,10 @@ def _heavy_rows(model: SelfAttention, lengths: NDArray[np.intp], sweep: int) -> 
     d, P = model.head_dimension, lengths.size
     K = min(_ENTRIES, int(lengths.max()) - 1)
     u = weyl_points(1 + P * sweep, P, (3 if model.causal else 2) * K + 1)
-    within = (P * u) % 1 if model.causal else 0.5
-    strata = (np.argsort(np.argsort(u, axis=0), axis=0) + within) / P  # each coordinate evenly
+    even = u[:, [*range(K), -1]]
+    within = (P * even) % 1 if model.causal else 0.5
+    ranks = np.argsort(np.argsort(even, axis=0), axis=0)
+    strata = (ranks + within) / P  # each coordinate evenly
     i, kept = lengths[:, None], np.minimum(K, lengths - 1)
     # upper tails of the order statistics: 1 − v_k = Π (uniform)^{1/(i−j)}
     left = np.maximum(i - np.arange(K), 1)
@@ -100,8 +105,7 @@ def _heavy_rows(model: SelfAttention, lengths: NDArray[np.intp], sweep: int) -> 
     else:
         x = np.asarray(-ndtri(tails), dtype=float)
         spread = model.inverse_temperature * np.sqrt(2 * gammaincinv(d / 2, strata[:, -1]) / d)
-        squared_norm = x**2 + 2 * gammaincinv(other, u[:, K : 2 * K])
-        place = np.asarray(gammainc(d / 2, 0.5 * squared_norm), dtype=float)
+        place = _norm_places(d, x, u[:, K : 2 * K])
     if model.causal:
         columns = _columns_before(u[:, 2 * K : 3 * K], place)
     else:
@@ -121,6 +125,26 @@ def _heavy_rows(model: SelfAttention, lengths: NDArray[np.intp], sweep: int) -> 
         return HeavyRows(squares, rest, columns)
     offsets = np.sqrt(lengths) * np.where(lengths > 1, 1 / lengths - mean / total, 0.0)
     return HeavyRows(squares, rest, columns, offsets)
+
+
+def _norm_places(d: int, x: Floats, u: Floats) -> Floats:
+    """P(χ²_d < x² + c) for the quantiles c of χ²_{d−1} at u.
+
+    Both functions are nearly linear in Gaussian quantiles and the root of χ², and interpolated.
+    """
+    if d < _TABULATED:
+        squared = x**2 + 2 * gammaincinv(max((d - 1) / 2, 1e-9), u)
+        return np.asarray(gammainc(d / 2, 0.5 * squared), dtype=float)
+    z, across = _norm_quantiles(d - 1)
+    other = np.interp(ndtri(u), z, across)
+    return np.asarray(ndtr(np.interp(np.sqrt(x**2 + other**2), _norm_quantiles(d)[1], z)))
+
+
+@lru_cache(maxsize=8)
+def _norm_quantiles(d: int) -> tuple[Floats, Floats]:
+    """Gaussian quantiles, and those of the root of χ²_d."""
+    z = np.linspace(-8.5, 8.5, 2001)
+    return z, np.sqrt(2 * gammaincinv(d / 2, ndtr(z)))
 
 
 def _columns_before(position: Floats, place: Floats) -> NDArray[np.intp]:
@@ -143,16 +167,15 @@ def _light_sums(
     shift = np.array([[1.0], [2.0]]) * top
     if not model.qk_norm:
         above = (b - largest) / np.sqrt(2)  # e^{b²/2} Φ(l−b) = e^{bl−l²/2} erfcx(above)/2
-        far = b * largest - 0.5 * largest**2 + np.log(0.5 * erfcx(np.maximum(above, 0.0)))
+        tail = np.log(0.5 * erfcx(np.maximum(above, 0.0))) - 0.5 * largest**2
+        far = (b * largest - shift) + tail  # in this order: b may be beyond all digits of the rest
         with np.errstate(over="ignore", invalid="ignore"):
-            near = 0.5 * b**2 + log_ndtr(largest - b)
-            log_mean = np.where(above > 0, far, near) - log_ndtr(largest)
-            return np.asarray(np.exp(log_mean - shift))
+            near = 0.5 * b**2 + log_ndtr(largest - b) - shift
+            return np.asarray(np.exp(np.where(above > 0, far, near) - log_ndtr(largest)))
     x, weights = Kernel(model).scores(4001, cut=False)
-    with np.errstate(under="ignore"):
-        terms = weights * np.exp(b[:, :1] * (x - x[-1]))
-    sums = np.cumsum(terms, axis=1)
-    place = np.interp(largest, x, np.arange(x.size))
-    below = np.array([np.interp(place, np.arange(x.size), s) for s in sums])
-    share = np.interp(place, np.arange(x.size), np.cumsum(weights))
-    return np.asarray(below / share * np.exp(b * x[-1] - shift))
+    # log E[e^{b(x−l)}; x < l] at l on the grid, of which single points are left at large b
+    slope = np.minimum(b[:, :1], 1e6) * x
+    sums = np.logaddexp.accumulate(np.log(np.maximum(weights, 1e-300)) + slope, axis=1) - slope
+    below = np.array([np.interp(largest, x, s) for s in sums])
+    share = np.interp(largest, x, np.cumsum(weights))
+    return np.asarray(np.exp(below + (b * largest - shift)) / np.maximum(share, 1e-300))

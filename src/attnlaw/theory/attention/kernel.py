@@ -109,9 +109,10 @@ class Kernel:
         """Density of a score x of a query of unit norm."""
         if not self.equal_norms:
             return np.asarray(np.exp(-0.5 * x**2) / np.sqrt(2 * np.pi))
-        inside = np.maximum(1 - x**2 / self.d, 0.0)
+        inside = 1 - x**2 / self.d
         factor = np.exp(gammaln(self.d / 2) - gammaln((self.d - 1) / 2))
-        return np.asarray(factor / np.sqrt(np.pi * self.d) * inside ** (0.5 * (self.d - 3)))
+        powers = np.where(inside > 0, inside, 1.0) ** (0.5 * (self.d - 3))
+        return np.asarray(factor / np.sqrt(np.pi * self.d) * np.where(inside > 0, powers, 0.0))
 
     def score_cdf(self, x: Floats) -> Floats:
         """Probability of a score below x; x²/d_k is Beta(1/2, (d_k−1)/2) if norms are equal."""

@@ -41,6 +41,7 @@ __all__ = ["ORDERS", "linear_energy", "score_energy", "small_scale"]
 
 ORDERS = ("first", "powers", "norms", "tokens", "cavity", "frozen")
 _LEAST_BETA = 1e-3
+_LEAST_SCALE = 1e-90  # of laws whose equations take squares and cubes of it
 _CHANGE = 1.6, 2.6  # β up to which the order is "tokens", and from which it is "cavity"
 _CAUSAL_CHANGE = 1.25, 2.25  # the same for causal heads
 _NARROW_BETA = 0.8  # up to which heads of one or two dimensions have the limit law
@@ -150,7 +151,7 @@ def law_of_attention(model: SelfAttention, order: str = "auto") -> Law:
     if order == "frozen":
         return _frozen_law(model)
     scale, beta = small_scale(model.inverse_temperature)
-    if scale == 0:
+    if scale == 0 or (order == "first" and scale < _LEAST_SCALE):
         return Discrete([0.0])
     warn_outside_regime(model, order)
     if scale != 1:

@@ -129,9 +129,10 @@ def _predict_causal(model: SelfAttention, order: str) -> AttentionSpectrum:
         energies, term = np.full(n, score_energy(model.inverse_temperature)), 0.0
     else:
         scale, beta = small_scale(model.inverse_temperature)
-        whole = _term_share(law) == 0
-        energies, term = causal_energies(replace(model, inverse_temperature=beta), whole=whole)
-        energies, term = scale * energies, _term_share(law) * scale**2 * term
+        share = _term_share(law) if scale else 0.0
+        head = replace(model, inverse_temperature=beta)
+        energies, term = causal_energies(head, whole=share == 0)
+        energies, term = scale * energies, share * scale**2 * term
     left, right = (1 / h, 1 / h) if is_mean else (1.0, 1 / h)
     sigma, u, v = _leading_uniform(n)
     spread = np.cumsum(v**2, axis=0) / i[:, None] - (np.cumsum(v, axis=0) / i[:, None]) ** 2
