@@ -21,14 +21,14 @@ Function = Callable[[Floats, Rows], Floats]  # (argument, which function) to val
 
 Derived = Callable[[Floats, Rows], tuple[Floats, Floats]]  # to value and derivative
 
-_ZOOM = np.linspace(0.0, 1.0, 13)
+_ZOOM = np.linspace(0.0, 1.0, 14)
 _TOLERANCE = 1e-11
+_FEW = 100  # brackets that are narrowed by a grid first
 
 SHARP, BLUNT = 1e-13, 1e-6  # how close to an atom curves of point masses and of pairs are precise
 # Where to look for a positive slope, from one end of a gap (−1) to the other (1).
 _SCAN = np.array([0.67, 0.45, 0.26, 0.15, 0.055, 0.015])
 _SCAN = np.array([-1, *-_SCAN, -4e-5, *_SCAN[::-1], 1])
-_FINE = np.unique([*_SCAN, *np.linspace(-0.99, 0.99, 49)])
 
 
 class Gaps(NamedTuple):
@@ -66,7 +66,7 @@ class Gaps(NamedTuple):
         near = np.exp(-np.abs(logit))
         share = near / (1 + near)
         with np.errstate(divide="ignore"):
-            far = self.scale * 2 * share * (1 + near) / (1 - near)
+            far = self.scale * 2 * share * (1 + near) / -np.expm1(-np.abs(logit))
         step = np.where(low < high, (high - low) * share, far)
         return np.asarray(np.where(logit < 0, low + step, high - step))
 
@@ -75,7 +75,7 @@ class Gaps(NamedTuple):
         near = np.exp(-np.abs(logit))
         low, high = self.low[rows], self.high[rows]
         with np.errstate(divide="ignore"):
-            far = 2 * self.scale * near / (1 - near) ** 2
+            far = 2 * self.scale * near / np.expm1(-np.abs(logit)) ** 2
         return np.asarray(np.where(low < high, (high - low) * near / (1 + near) ** 2, far))
 
     def at(self, logit: Floats, rows: Rows) -> Point:
@@ -107,6 +107,7 @@ class Cuts(NamedTuple):
     row: Rows  # the gap
     logit: Floats
     u: Floats  # the parameter
+    level: Rows  # which level is crossed there
 
 
 def split(gaps: Gaps, field: str, levels: Sequence[float]) -> Gaps:
@@ -114,10 +115,10 @@ def split(gaps: Gaps, field: str, levels: Sequence[float]) -> Gaps:
 
     The field is monotone on a gap; on one through infinity it is so on either side of infinity.
     """
-    return _pieces(gaps, _crossings(gaps, field, levels))
+    return pieces(gaps, crossings(gaps, field, levels))
 
 
-def _crossings(gaps: Gaps, field: str, levels: Sequence[float]) -> Cuts:
+def crossings(gaps: Gaps, field: str, levels: Sequence[float]) -> Cuts:
     """Return where the field has one of the levels."""
     row, start, stop = _stretches(gaps)
     before, after = (getattr(gaps.at(logit, row), field) for logit in (start, stop))
@@ -130,9 +131,8 @@ def _crossings(gaps: Gaps, field: str, levels: Sequence[float]) -> Cuts:
         return squeeze(getattr(gaps.at(logit, row[rows]), field) - level[rows])
 
     logit = find_roots(excess, start[stretch], stop[stretch])
-    return Cuts(
-        row, logit, polished(gaps.curve, gaps.place(logit, row), gaps.branch[row], field, level)
-    )
+    u = polished(gaps, gaps.place(logit, row), row, field, level)
+    return Cuts(row, logit, u, which)
 
 
 def _stretches(gaps: Gaps) -> tuple[Rows, Floats, Floats]:
@@ -145,7 +145,7 @@ def _stretches(gaps: Gaps) -> tuple[Rows, Floats, Floats]:
     return row, start, stop
 
 
-def _pieces(gaps: Gaps, cuts: Cuts) -> Gaps:
+def pieces(gaps: Gaps, cuts: Cuts) -> Gaps:
     """Return what is left of the gaps between one cut, or end, and the next."""
     every, inf = np.arange(len(gaps.low)), np.full(len(gaps.low), np.inf)
     row = np.concatenate([every, cuts.row, every])
@@ -162,12 +162,14 @@ def _pieces(gaps: Gaps, cuts: Cuts) -> Gaps:
     return gaps._replace(low=u[start], high=u[stop], branch=gaps.branch[row[start]])
 
 
-def polished(curve: Curve, u: Floats, branch: Rows, field: str, level: Floats | float) -> Floats:
-    """Bring parameters where a field almost has a value to full precision."""
+def polished(gaps: Gaps, u: Floats, rows: Rows, field: str, level: Floats) -> Floats:
+    """Bring parameters inside gaps, where a field almost has a value, to full precision."""
+    low, high = gaps.low[rows], gaps.high[rows]
     with np.errstate(all="ignore"):
-        point = curve(u, branch)
+        point = gaps.curve(u, gaps.branch[rows])
         step = (getattr(point, field) - level) / getattr(point, f"d{field}")
-    return np.where(np.abs(step) < 1e-6 * np.abs(u), u - step, u)
+        size = np.maximum(np.abs(u), np.minimum(np.abs(u - low), np.abs(u - high)))
+    return np.where(np.abs(step) < 1e-6 * size, u - step, u)
 
 
 def squeeze(value: Array) -> Floats:
@@ -177,63 +179,48 @@ def squeeze(value: Array) -> Floats:
     return np.where(np.isfinite(squeezed), squeezed, np.where(value > 0, 999.0, -999.0))
 
 
-def where_increasing(slope: Slope, gaps: Gaps, *, is_concave: bool) -> Gaps:
-    """Return the part of each gap where a slope with one peak is positive.
+def where_concave(slope: Slope, gaps: Gaps) -> Gaps:
+    """Return the part of each gap where a slope, concave as a function of z, is positive.
 
-    A slope that is concave as a function of z lets most gaps that close be recognised from a
-    first scan alone.
+    Most gaps that close are recognised from a first scan alone; where it finds no positive slope,
+    but cannot exclude one, the peak is climbed.
     """
-    peak, middle = _peaks(slope, gaps, is_concave=is_concave)
-    rows = np.flatnonzero(peak > 0)
-    low, high = gaps.low[rows], gaps.high[rows]
-    for limit, ends in ((low, gaps.ends[0, rows]), (high, gaps.ends[1, rows])):
-        closing, u = _closing_points(slope, gaps, rows, middle[rows], ends)
-        limit[closing] = u
-    return gaps._replace(low=low, high=high, branch=gaps.branch[rows])
-
-
-def _closing_points(
-    slope: Slope, gaps: Gaps, rows: Rows, middle: Floats, ends: Floats
-) -> tuple[Rows, Floats]:
-    """Return which gaps end before their end, because the slope turns negative, and where."""
-    closing = np.flatnonzero(squeeze(slope(ends, rows)[0]) < 0)  # otherwise it ends at an atom
-    at, ends = rows[closing], ends[closing]
-    root = find_roots(lambda x, i: squeeze(slope(x, at[i])[0]), middle[closing], ends)
-    inside = np.abs(root) < np.abs(ends) - 2  # nearer to the end than that is at it
-    return closing[inside], gaps.place(root, at)[inside]
-
-
-def _peaks(slope: Slope, gaps: Gaps, *, is_concave: bool) -> tuple[Floats, Floats]:
-    """Return for each gap a logit where the slope is positive, or its peak if it is nowhere.
-
-    First the squeezed slope there, then the logit. Where a scan finds none, but cannot exclude
-    it, the peak is climbed.
-    """
-    every = np.arange(len(gaps.low))
-    peak, middle, left, right, bound = _scan(slope, gaps.ends, every, _SCAN)
-    if is_concave:
-        doubtful = (peak <= 0) & (bound > 0) & ~gaps.wraps
-    else:
-        doubtful = (peak <= 0) & (peak > -2.5)
-        rows = np.flatnonzero(doubtful)
-        peak[rows], middle[rows], left[rows], right[rows], _ = _scan(slope, gaps.ends, rows, _FINE)
-        doubtful &= (peak <= 0) & (peak > -1.2)
-    rows = np.flatnonzero(doubtful)
+    peak, middle, left, right, bound = _scan(slope, gaps.ends)
+    rows = np.flatnonzero((peak <= 0) & (bound > 0) & ~gaps.wraps)
     middle[rows], peak[rows] = climb(
         lambda x, i: squeeze(slope(x, rows[i])[0]), left[rows], right[rows]
     )
-    return peak, middle
+    return shrunk(lambda x, i: squeeze(slope(x, i)[0]), gaps, peak, middle)
 
 
-def _scan(slope: Slope, ends: Floats, rows: Rows, scan: Floats) -> tuple[Floats, ...]:
+def shrunk(slope: Function, gaps: Gaps, peak: Floats, middle: Floats) -> Gaps:
+    """Return the part of each gap where a slope is positive, from one place of it at most.
+
+    That is where it has its `peak`, at the logit `middle`; a peak that is not positive closes
+    the gap.
+    """
+    rows = np.flatnonzero(peak > 0)
+    low, high = gaps.low[rows], gaps.high[rows]
+    every = np.tile(rows, 2)
+    ends = gaps.ends[:, rows].ravel()
+    closing = np.flatnonzero(slope(ends, every) < 0)  # otherwise it ends at an atom
+    at, ends = every[closing], ends[closing]
+    root = find_roots(lambda x, i: slope(x, at[i]), middle[at], ends)
+    inside = np.abs(root) < np.abs(ends) - 2  # nearer to the end than that is at it
+    limits = np.concatenate([low, high])
+    limits[closing[inside]] = gaps.place(root, at)[inside]
+    low, high = np.split(limits, 2)
+    return gaps._replace(low=low, high=high, branch=gaps.branch[rows])
+
+
+def _scan(slope: Slope, ends: Floats) -> tuple[Floats, ...]:
     """Return the best slope on a scan of each gap, where it is, its neighbours, and a bound."""
-    grid = np.abs(scan) * np.where(scan[:, None] < 0, ends[0, rows], ends[1, rows]).T
-    which = np.repeat(rows, len(scan))
-    raw, z = (v.reshape(grid.shape) for v in slope(grid.ravel(), which))
+    grid = np.abs(_SCAN) * np.where(_SCAN[:, None] < 0, ends[0], ends[1]).T
+    every = np.arange(len(grid))
+    raw, z = (v.reshape(grid.shape) for v in slope(grid.ravel(), np.repeat(every, len(_SCAN))))
     value = squeeze(raw)
     best = value.argmax(axis=1)
-    left, right = np.maximum(best - 1, 0), np.minimum(best + 1, len(scan) - 1)
-    every = np.arange(len(rows))
+    left, right = np.maximum(best - 1, 0), np.minimum(best + 1, len(_SCAN) - 1)
     bound = concave_bound(z, raw)
     return value[every, best], grid[every, best], grid[every, left], grid[every, right], bound
 
@@ -245,11 +232,15 @@ def find_roots(function: Function, a: Floats, b: Floats) -> Floats:
     allow it, bisection otherwise; to 1e-11 of 1 + |root|.
     """
     root = np.empty(a.shape)
-    rows = np.arange(a.size)
+    if not a.size:
+        return root
+    rows, few = np.arange(a.size), a.size <= _FEW
+    if few:
+        a, b = _narrowed(function, a, b, 2)
     fa, fb = function(a, rows), function(b, rows)
     c, fc = a, fa
     share = np.full(a.size, 0.5)
-    for _ in range(64):
+    for _ in range(12 if few else 64):
         x = a + share * (b - a)
         fx = function(x, rows)
         same = np.sign(fx) == np.sign(fa)
@@ -274,16 +265,33 @@ def find_roots(function: Function, a: Floats, b: Floats) -> Floats:
             rows, a, b, c, fa, fb, fc, share = (
                 v[keep] for v in (rows, a, b, c, fa, fb, fc, share)
             )
-    root[rows] = best[keep] if done.any() else best
+    a, b = np.where(fa > 0, a, b), np.where(fa > 0, b, a)
+    if few:  # the function jumps to values that are none: its end is where it still is positive
+        a, b = _narrowed(lambda x, i: function(x, rows[i]), a, b, 9)
+    root[rows] = a
     return root
+
+
+def _narrowed(function: Function, a: Floats, b: Floats, times: int) -> tuple[Floats, Floats]:
+    """Return brackets of the roots, narrower by a factor of thirteen for each evaluation.
+
+    What costs time with few brackets is the number of evaluations, not their size.
+    """
+    every = np.arange(a.size)
+    for _ in range(times):
+        grid = a[:, None] + (b - a)[:, None] * _ZOOM
+        value = function(grid.ravel(), np.repeat(every, len(_ZOOM))).reshape(grid.shape)
+        first = ((value < 0) != (value[:, :1] < 0)).argmax(axis=1)
+        a, b = grid[every, np.maximum(first - 1, 0)], grid[every, first]
+    return a, b
 
 
 def newton_roots(function: Derived, a: Floats, b: Floats, fa: Floats, fb: Floats) -> Floats:
     """Return the root of each monotone function between a and b, from values and derivatives.
 
     Newton's method from the secant's guess, inside the bracket; bisection where a step leaves it
-    or gains too little. To about 1e-8 of 1 + |root|, for callers who polish: a step of 1e-4 after
-    one a hundred times as long is enough, since the next would be that much shorter again.
+    or gains too little. To about 1e-8 of |root|, for callers who polish: a step of 1e-4 of it,
+    after one a hundred times as long, is enough, as the next would be that much shorter again.
     """
     root = np.empty(a.shape)
     rows = np.arange(a.size)
@@ -303,7 +311,7 @@ def newton_roots(function: Derived, a: Floats, b: Floats, fa: Floats, fb: Floats
         shrinks = high - low < 0.75 * width
         good = np.isfinite(new) & (new > low) & (new < high) & (shrinks | (np.abs(step) < width))
         new = np.where(good, new, 0.5 * (low + high))
-        tolerance = 1e-8 * (1 + np.abs(x))
+        tolerance = 1e-8 * (1e-12 + np.abs(x))
         length = np.abs(new - x)
         quick = good & (length < 1e4 * tolerance) & (length < 0.01 * before)
         done = quick | (length < tolerance) | (f == 0) | (high - low < tolerance)

@@ -7,7 +7,10 @@ searched for there. The outer gap is one gap, through infinity. Derived in docs/
 "Edges".
 """
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from attnlaw._checks import Floats
 from attnlaw.laws._engine.expression import (
@@ -20,13 +23,17 @@ from attnlaw.laws._engine.expression import (
 from attnlaw.laws._engine.gaps import (
     BLUNT,
     SHARP,
+    Cuts,
     Gaps,
     Rows,
+    crossings,
     newton_roots,
+    pieces,
     polished,
+    shrunk,
     split,
     squeeze,
-    where_increasing,
+    where_concave,
 )
 from attnlaw.laws._engine.moments import atoms
 from attnlaw.laws._engine.uniformisation import Point, apply, cauchy_sums, join
@@ -34,7 +41,14 @@ from attnlaw.laws._engine.uniformisation import Point, apply, cauchy_sums, join
 __all__ = ["gaps", "intervals"]
 
 _TABLE = np.linspace(0.0, 1.0, 65)  # where the right law of a pair is tabulated, in each gap
-_ROUNDING = 1e-11  # of the slope of a pair, which may vanish identically
+_ROUNDING = 1e-8  # of the slope of a pair, which may vanish identically
+# Where a pair is first looked at, from one end of a stretch to the other: its ends may be poles.
+_NODES = np.unique([*np.linspace(0.0, 1.0, 9), *(near := 0.5 ** np.arange(4, 19)), *(1 - near)])
+_POLE = 1e-5  # distance, in the logit, from where a law of a pair has its pole
+_MOST_NODES = 20_000
+MISSED = 1e-6  # a gap may be missed only if V_A V_B > 1 - 2 MISSED all over it
+
+Bools = NDArray[np.bool_]
 
 
 def intervals(law: Expression) -> Floats:
@@ -47,7 +61,7 @@ def intervals(law: Expression) -> Floats:
     real = ~(np.abs(high - low) <= 1e-13 * law.bound) & np.isfinite(low + high)
     low, high = low[real], high[real]
     outer = int(np.argmax(low - high))  # the gap through infinity has low > high
-    inner = np.delete(np.arange(len(low)), outer)
+    inner = np.flatnonzero(low < high)
     inner = inner[np.argsort(low[inner])]
     starts = np.append(high[outer], high[inner])
     stops = np.append(low[inner], low[outer])
@@ -103,11 +117,11 @@ def _after(found: Gaps, stage: Stage, before: Expression) -> Gaps:
             ratio = apply(stage, point).dz / point.dz
         return np.where(point.dz > 0, ratio, -np.inf), np.asarray(point.z)
 
-    shrunk = where_increasing(slope, found, is_concave=True)._replace(curve=curve)
+    after_stage = where_concave(slope, found)._replace(curve=curve)
     after = Expression(before.base, (*before.stages, stage))
     if isinstance(stage, Multiplication) and 0.0 in atoms(after):
-        shrunk = split(shrunk, "z", [0.0])
-    return shrunk
+        after_stage = split(after_stage, "z", [0.0])
+    return after_stage
 
 
 def _of_pair(kind: str, left: Gaps, right: Gaps) -> Gaps:
@@ -117,33 +131,121 @@ def _of_pair(kind: str, left: Gaps, right: Gaps) -> Gaps:
     So the left gaps are cut into pieces on which that field stays in the range that it has on one
     right gap; on such a piece the pair has a curve, and a gap is where its z increases.
     """
-    whole = _pieces_with_partners(kind, left, right)
+    whole, curve = _pieces_with_partners(kind, left, right)
 
-    def slope(logit: Floats, rows: Rows) -> tuple[Floats, Floats]:
-        point = whole.at(logit, rows)
-        return np.asarray(point.dz - _ROUNDING), np.asarray(point.z)
+    def slope(logit: Floats, rows: Rows) -> Floats:
+        return squeeze(curve.margins(whole.place(logit, rows), rows).slope - _ROUNDING)
 
-    return where_increasing(slope, whole, is_concave=False)
+    return shrunk(slope, whole, *_open_places(whole, curve))
 
 
-def _pieces_with_partners(kind: str, left: Gaps, right: Gaps) -> Gaps:
+def _pieces_with_partners(kind: str, left: Gaps, right: Gaps) -> "tuple[Gaps, _PairCurve]":
     """Return the left gaps, cut where the common field leaves the range of each right gap."""
     field, unit = _common_field(kind, right)
     rows = np.arange(len(right.low))
     first, last = (getattr(right.at(end, rows), field) for end in right.ends)
-    pieces = []
-    for ends in zip(first, last, strict=True):
-        levels = [end for end in ends if 1e-9 < abs(end) * unit < 1e9]
-        pieces.append(split(left, field, levels) if levels else left)
-    low, high, branch = (np.concatenate([piece[k] for piece in pieces]) for k in range(3))
-    partner = np.repeat(rows, [len(piece.low) for piece in pieces])
+    levels, owner = np.append(first, last), np.tile(rows, 2)
+    usable = (np.abs(levels) * unit > 1e-9) & (np.abs(levels) * unit < 1e9)
+    cuts = crossings(left, field, levels[usable])
+    owner = owner[usable][cuts.level]
+    parts = [pieces(left, Cuts(*(part[owner == k] for part in cuts))) for k in rows]
+    low, high, branch = (np.concatenate([part[k] for part in parts]) for k in range(3))
+    partner = np.repeat(rows, [len(part.low) for part in parts])
     curve = _PairCurve(kind, left, right, branch, partner)
-    return Gaps(low, high, np.arange(len(low)), curve, left.scale, BLUNT)
+    return Gaps(low, high, np.arange(len(low)), curve, left.scale, BLUNT), curve
+
+
+def _open_places(whole: Gaps, curve: "_PairCurve") -> tuple[Floats, Floats]:
+    """Return the largest slope met in each piece, and where: positive if there is a gap at all.
+
+    V_A⁻¹ᐟ² is concave as a function of z_A, and so is V_B⁻¹ᐟ² (docs/theory/laws.md, "Edges").
+    Chords bound both of them between two nodes, and z can increase there only if the product of
+    the bounds exceeds 1. Cells that are left in doubt are cut in four, until none is.
+    """
+    best, place = np.full(len(whole.low), -np.inf), np.zeros(len(whole.low))
+    row, first, last = _stretches_of_one_sign(whole, curve)
+    stretch = np.repeat(np.arange(len(row)), len(_NODES))
+    logit = (first[:, None] + (last - first)[:, None] * _NODES).ravel()
+    nodes, n_nodes = np.empty((7, 0)), 0  # stretch, logit, and the margins there
+    while logit.size and n_nodes < _MOST_NODES:
+        at = row[stretch]
+        found = np.stack([stretch, logit, *curve.margins(whole.place(logit, at), at)])
+        order = np.argsort(found[2])  # the largest slope of a piece is written last
+        better = order[found[2, order] > best[at[order]]]
+        best[at[better]], place[at[better]] = found[2, better], found[1, better]
+        n_nodes += logit.size
+        nodes = np.concatenate([nodes, found], axis=1)
+        nodes = nodes[:, best[row[nodes[0].astype(np.intp)]] <= _ROUNDING]
+        nodes = nodes[:, np.lexsort((nodes[1], nodes[0]))]
+        cells = np.flatnonzero(_are_doubtful(curve.kind, nodes))
+        logit = nodes[1, cells] + np.diff(nodes[1])[cells] * [[0.25], [0.5], [0.75]]
+        stretch, logit = np.tile(nodes[0, cells].astype(np.intp), 3), logit.ravel()
+    return squeeze(best - _ROUNDING), place
+
+
+def _stretches_of_one_sign(whole: Gaps, curve: "_PairCurve") -> tuple[Rows, Floats, Floats]:
+    """Return stretches of the pieces on which V has no pole inside: piece, first, last logit.
+
+    G does not vanish there (for a product, neither do y and 1 + y), which also excludes infinity.
+    """
+    left = whole._replace(curve=curve.left.curve, branch=curve.branch)
+    cuts = crossings(left, curve.field, [0.0] if curve.kind == "additive" else [0.0, -1.0])
+    through = np.flatnonzero(whole.wraps)
+    row = np.concatenate([np.arange(len(whole.low)), through, cuts.row])
+    at = np.append(np.zeros(through.size), cuts.logit)
+    near = _POLE * (1 + np.abs(at))
+    first, last = np.append(whole.ends[0], at + near), np.append(whole.ends[1], at - near)
+    first, last = first[np.lexsort((first, row))], last[np.lexsort((last, row))]
+    proper = first < last
+    return np.sort(row)[proper], first[proper], last[proper]
+
+
+def _are_doubtful(kind: str, nodes: Floats) -> Bools:
+    """Return for each two neighbouring nodes whether z may increase between them."""
+    stretch, logit, _, left_z, left, right_z, right = nodes
+    same = stretch[1:] == stretch[:-1]
+    power = 0.0 if kind == "additive" else 0.5
+    bound = _chord_bound(left_z, left, same, power) * _chord_bound(right_z, right, same, power)
+    lost = np.isnan(left + right)  # too close to an end of the right law's gap
+    narrowest = np.where(lost[1:] ^ lost[:-1], 0.1, 0.1 * _POLE * (1 + np.abs(logit[1:])))
+    same &= ~(lost[1:] & lost[:-1])
+    return np.asarray(same & (np.diff(logit) > narrowest) & ~(bound <= 1 + MISSED))
+
+
+def _chord_bound(z: Floats, root: Floats, same: Bools, power: float) -> Floats:
+    """Return an upper bound of root/|z|ᵖ between neighbouring nodes, for a concave root.
+
+    A concave function lies below its chords, extended from either side. Where the two meet, and
+    at the nodes, is the largest value of their minimum, also divided by √|z|: a line over √z has
+    no maximum inside.
+    """
+    with np.errstate(all="ignore"):
+        step, rise = np.diff(z), np.diff(root)
+        moves = np.abs(step) > 1e-12 * np.abs(z[1:])  # more than rounding
+        beside = np.append(np.where(same & moves, rise / step, np.nan), np.nan)
+        before, after = np.roll(beside, 1)[:-1] * step, np.roll(beside, -1)[:-1] * step
+        share = np.clip((rise - after) / (before - after), 0.0, 1.0)  # where the chords meet
+        share = np.where(np.isnan(after), 1.0, np.where(np.isnan(before), 0.0, share))
+        top = np.fmin(root[:-1] + share * before, root[1:] - (1 - share) * after)
+        highest = top / np.abs(z[:-1] + share * step) ** power
+        ends = root / np.abs(z) ** power
+    highest = np.where(np.isnan(highest) & moves, np.inf, highest)
+    return np.fmax(highest, np.fmax(ends[:-1], ends[1:]))
 
 
 def _common_field(kind: str, right: Gaps) -> tuple[str, float]:
     """Return the field that two laws have in common, and the unit that makes it dimensionless."""
     return ("g", right.scale) if kind == "additive" else ("y", 1.0)
+
+
+class Margins(NamedTuple):
+    """How far a pair of laws is from a gap at points of its real curve."""
+
+    slope: Floats  # 1 − V_A V_B, of the sign of dz/dz_A
+    left_z: Floats
+    left: Floats  # concave in left_z: V_A⁻¹ᐟ², in a product times √|z_A|
+    right_z: Floats
+    right: Floats
 
 
 class _PairCurve:
@@ -157,7 +259,8 @@ class _PairCurve:
         self.kind, self.left, self.right = kind, left, right
         self.branch, self.partner = branch, partner
         self.field, self.unit = _common_field(kind, right)
-        self._logits = (right.ends[:1] + np.diff(right.ends, axis=0) * _TABLE[:, None]).T
+        logits = (right.ends[:1] + np.diff(right.ends, axis=0) * _TABLE[:, None]).T
+        self._logits = np.where(np.abs(logits) < 1e-6, 1e-6, logits)  # at 0 may be infinity
         rows = np.repeat(np.arange(len(right.low)), len(_TABLE))
         self._values = self._scaled(self._logits.ravel(), rows).reshape(self._logits.shape)
 
@@ -171,6 +274,25 @@ class _PairCurve:
             near, far = join(self.kind, a, b)[0], join(self.kind, b, a)[0]
             swap = np.abs(a.z) * self.right.scale > np.abs(b.z) * self.left.scale
             return Point(*(np.where(swap, f, m) for f, m in zip(far, near, strict=True)))
+
+    def margins(self, u: Floats, branch: Rows) -> Margins:
+        """Return the slope 1 − V_A V_B, and what bounds it between two nodes."""
+        with np.errstate(all="ignore"):
+            a = self.left.curve(u, self.branch[branch])
+            b = self._right_point(getattr(a, self.field), self.partner[branch])
+            (v, left), (w, right) = self._noise(a), self._noise(b)
+            return Margins(1 - v * w, a.z, left, b.z, right)
+
+    def _noise(self, point: Point) -> tuple[Floats, Floats]:
+        """Return V of one of the laws, and the root that is concave as a function of its z.
+
+        With q = y/G, V = −dq/dz in a sum and −d log q/d log z in a product.
+        """
+        q = point.y / point.g
+        slope = (q * point.dg - point.dy) / (point.g * point.dz)  # −dq/dz > 0
+        if self.kind == "additive":
+            return slope, 1 / np.sqrt(slope)
+        return point.z * slope / q, np.sqrt(np.abs(q / slope))
 
     def _right_point(self, wanted: Floats, rows: Rows) -> Point:
         """Return the point of the right law, in these gaps, where the field is as wanted."""
@@ -193,8 +315,8 @@ class _PairCurve:
 
         logit = np.full(wanted.shape, np.nan)
         logit[kept] = newton_roots(excess, a, b, fa, fb)
-        w, branch = right.place(logit, rows), right.branch[rows]
-        return right.curve(polished(right.curve, w, branch, self.field, wanted), branch)
+        w = polished(right, right.place(logit, rows), rows, self.field, wanted)
+        return right.curve(w, right.branch[rows])
 
     def _scaled(self, logit: Floats, rows: Rows) -> Floats:
         """Return the common field of the right law at these logits in these gaps, squeezed."""
