@@ -85,6 +85,30 @@ def test_overlaps_of_numbers_beyond_bounds_are_refused():
             ValueError,
             r"pooled must be of a size between 1e-30 and 1e\+30, got 1e\+200",
         ),
+        (lambda: al.MarchenkoPastur(0.5).sample(2**40), ValueError, "n must be small enough"),
+        (lambda: al.MarchenkoPastur(20).stieltjes(5e-324), ValueError, "farther from the atoms"),
+        (
+            lambda: (al.MarchenkoPastur(2) + al.MarchenkoPastur(1e-30)).quantile(0.3),
+            ArithmeticError,
+            "part of the support of .* cannot be told from a point",
+        ),
+        (
+            lambda: al.simulate(model(sample_ratio=1e-200), 2**31, rng=0),
+            ValueError,
+            r"dimension must be such that d/δ and d/γ are at most 1e\+12",
+        ),
+        (
+            lambda: al.SelfAttention(n_tokens=2**31, head_dimension=6, inverse_temperature=1),
+            ValueError,
+            "n_tokens must be at most 1000000",
+        ),
+        (
+            lambda: al.SelfAttention(
+                n_tokens=8, head_dimension=6, inverse_temperature=1, n_heads=2**31
+            ),
+            ValueError,
+            "n_heads must be at most 100000",
+        ),
         (
             lambda: al.outlier_test(np.arange(1.0, 9), n_samples=20, level=[0.05]),
             ValueError,
@@ -95,6 +119,26 @@ def test_overlaps_of_numbers_beyond_bounds_are_refused():
 def test_numbers_beyond_reach_get_a_sentence(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+def test_transforms_next_to_an_atom_keep_its_mass():
+    found = al.MarchenkoPastur(20).stieltjes(1e-250)
+    assert found == pytest.approx(-0.95e250, rel=1e-12)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_colder_than_rounding_is_that_of_its_limit(causal):
+    """From β = 1e17 on it fell, and at 1e30 two tokens had a logarithm of 0."""
+
+    def edge(beta):
+        head = al.SelfAttention(
+            n_tokens=2, head_dimension=6, inverse_temperature=beta, causal=causal
+        )
+        return al.predict(head).bulk_edge
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", al.RegimeWarning)
+        assert edge(1e30) == pytest.approx(edge(1e12), rel=1e-9)
 
 
 def test_sizes_of_frequencies_and_directions_do_not_matter():

@@ -154,7 +154,9 @@ class MarchenkoPastur(ClosedFormLaw):
         w = z / scale if sign > 0 else -z.conj() / scale
         low, high = (1 - c**0.5) ** 2, (1 + c**0.5) ** 2
         t = 0.5 * (w - 1 - c + np.sqrt(w - low) * np.sqrt(w - high))
-        g = 1 / (scale * (t + c))
+        with np.errstate(all="ignore"):  # (t + 1)(t + c) = wt, so that no atom at 0 is cancelled
+            near = np.where(np.abs(t + c) < np.abs(t + 1), w * t / (t + 1), t + c)
+            g = 1 / (scale * near)
         return np.asarray(g if sign > 0 else -g.conj())
 
 

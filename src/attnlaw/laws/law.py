@@ -24,6 +24,7 @@ from attnlaw._checks import (
     random_generator,
     real_array,
 )
+from attnlaw._machine import require_memory
 from attnlaw.laws._engine import expression as ex
 from attnlaw.laws._engine.expression import Expression, PointMasses, describe
 from attnlaw.laws._engine.quantiles import QuantileTable
@@ -168,12 +169,16 @@ class Law(ABC):
                 raise invalid_argument("z", "outside the support when real", float(x[bad][0]))
         below = flat.imag < 0
         g = self._cauchy(np.where(below, flat.conj(), flat))
+        if not np.isfinite(g).all():
+            raise invalid_argument("z", "farther from the atoms", z if z.ndim else z[()])
         m = -np.where(below, g.conj(), g).reshape(z.shape)
         return (m if z.dtype.kind == "c" else m.real)[()]
 
     def sample(self, n: int, rng: Random = None) -> Floats:
         """Draw n independent values of the law."""
-        return self._quantiles(random_generator(rng).random(count("n", n)))
+        n = count("n", n)
+        require_memory(64.0 * n, "n", n, "random values")
+        return self._quantiles(random_generator(rng).random(n))
 
     # Shared machinery.
 

@@ -112,8 +112,9 @@ class SelfAttention(Model[AttentionSpectrum]):
         def set_field(name: str, value: object) -> None:
             object.__setattr__(self, name, value)
 
-        set_field("n_tokens", count("n_tokens", self.n_tokens, at_least=2))
-        for name in ("head_dimension", "n_heads", "depth"):
+        set_field("n_tokens", count("n_tokens", self.n_tokens, at_least=2, at_most=10**6))
+        set_field("n_heads", count("n_heads", self.n_heads, at_most=10**5))
+        for name in ("head_dimension", "depth"):
             set_field(name, count(name, getattr(self, name)))
         for name in ("value_dimension", "output_dimension"):
             if getattr(self, name) is not None:

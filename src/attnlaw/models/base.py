@@ -35,6 +35,7 @@ __all__ = [
     "set_field",
 ]
 
+_MOST_DRAWN = 1e12  # tokens or sequences: a day's work
 ROUNDED_SHARE = 0.1  # by which whole numbers of tokens may differ from a ratio without a warning
 SMALLEST_WEIGHT = (
     1e-60  # of the largest in size: fourth powers of it, and of its inverse, are finite
@@ -111,6 +112,9 @@ class PooledModel(Model[Answer]):
         delta, gamma = self.single_ratios("sizes are")
         if gamma == 0:
             raise invalid_argument("sample_ratio", "above 0 when sizes are asked for", 0.0)
+        if d > _MOST_DRAWN * min(gamma, delta or 1.0):
+            text = f"such that d/δ and d/γ are at most {_MOST_DRAWN:g}, at these ratios"
+            raise invalid_argument("dimension", text, d)
         n_vocab = 0 if delta == 0 else multiple * max(1, round(d / delta / multiple))
         if n_vocab and abs(n_vocab - d / delta) > ROUNDED_SHARE * d / delta:
             warn_regime(

@@ -65,7 +65,13 @@ class FreeLaw(Law):
         found = intervals(self._expression)
         if self._expression.is_positive:  # by construction: only rounding says otherwise
             found = np.maximum(found, 0.0)
-        found = found[found[:, 1] - found[:, 0] > 1e-14 * self._expression.bound]
+        tiny = 1e-14 * self._expression.bound
+        is_wide = found[:, 1] - found[:, 0] > tiny
+        away = np.abs(found[:, :1] - self.atom.location).min(axis=1, initial=np.inf) > 10 * tiny
+        lost = away & ~is_wide & (len(found) > 1)
+        if lost.any() and self._masses_of(found)[lost].max() > 1e-9:
+            raise ArithmeticError(f"part of the support of {self} cannot be told from a point.")
+        found = found[is_wide]
         return found[self._masses_of(found) > 1e-12] if len(found) > 1 else found
 
     def _density_inside(self, x: Floats) -> Floats:

@@ -167,7 +167,8 @@ def _open_places(whole: Gaps, curve: "_PairCurve") -> tuple[Floats, Floats]:
     stretch = np.repeat(np.arange(len(row)), len(_NODES))
     logit = (first[:, None] + (last - first)[:, None] * _NODES).ravel()
     nodes, n_nodes = np.empty((7, 0)), 0  # stretch, logit, and the margins there
-    while logit.size and n_nodes < _MOST_NODES:
+    most = max(_MOST_NODES, 4 * logit.size)
+    while logit.size and n_nodes < most:
         at = row[stretch]
         found = np.stack([stretch, logit, *curve.margins(whole.place(logit, at), at)])
         order = np.argsort(found[2])  # the largest slope of a piece is written last

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attnlaw._checks import Floats
+from attnlaw._machine import require_memory
 from attnlaw.laws.causal_profile import CausalProfile, token_bins
 from attnlaw.models import SelfAttention
 from attnlaw.theory.attention.energies import Entries, Sums, doubled_sums
@@ -130,6 +131,7 @@ def _tokens(model: SelfAttention, n: int) -> _Tokens:
     sequence the first part and the last are kept, and the bins between stand for the rest.
     """
     if not model.alibi_slope and (model.window is None or model.window >= n):
+        require_memory(64.0 * n, "n_tokens", n, "sums over rows")
         bins = token_bins(n)
         lengths = np.cumsum(bins) - bins + (bins + 1) / 2
         i = np.arange(1.0, n + 1)

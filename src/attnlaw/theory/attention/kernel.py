@@ -350,7 +350,7 @@ def norm_rule(
     >>> round(float(w @ r**2), 9)
     1.0
     """
-    tail = 0.5 / n_draws if n_draws else 1e-14
+    tail = max(0.5 / n_draws if n_draws else 0.0, 1e-14)
     low, high = np.sqrt(2 * gammaincinv(dimension / 2, [tail, 1 - tail]) / dimension)
     x, w = _legendre_rule(200)
     r = 0.5 * (low + high) + 0.5 * (high - low) * x

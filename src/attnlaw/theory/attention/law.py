@@ -42,6 +42,7 @@ __all__ = ["ORDERS", "linear_energy", "score_energy", "small_scale"]
 ORDERS = ("first", "powers", "norms", "tokens", "cavity", "frozen")
 _LEAST_BETA = 1e-3
 _LEAST_SCALE = 1e-90  # of laws whose equations take squares and cubes of it
+_MOST_BETA = 1e16
 _CHANGE = 1.6, 2.6  # β up to which the order is "tokens", and from which it is "cavity"
 _CAUSAL_CHANGE = 1.25, 2.25  # the same for causal heads
 _NARROW_BETA = 0.8  # up to which heads of one or two dimensions have the limit law
@@ -58,7 +59,8 @@ def score_energy(inverse_temperature: float) -> float:
     >>> round(score_energy(1.0), 12)
     1.718281828459
     """
-    return float(np.expm1(inverse_temperature**2))
+    with np.errstate(over="ignore"):  # infinite above β = 26.6
+        return float(np.expm1(np.float64(inverse_temperature) ** 2))
 
 
 def linear_energy(inverse_temperature: float) -> float:
@@ -154,9 +156,8 @@ def law_of_attention(model: SelfAttention, order: str = "auto") -> Law:
     if scale == 0 or (order == "first" and scale < _LEAST_SCALE):
         return Discrete([0.0])
     warn_outside_regime(model, order)
-    if scale != 1:
-        return _law_of_order(replace(model, inverse_temperature=beta), order) * scale
-    return _law_of_order(model, order)
+    found = _law_of_order(replace(model, inverse_temperature=beta), order)
+    return found if scale == 1 else found * scale
 
 
 def _law_of_product(model: SelfAttention, order: str) -> Law:
@@ -309,9 +310,12 @@ def _finite_causal_law(key: tuple[object, ...]) -> Law:
 
 
 def small_scale(beta: float) -> tuple[float, float]:
-    """Return factor and β of an equal law: below 1e-3 energies are β² times those of a limit."""
+    """Return factor and β of an equal law: below 1e-3 energies are β² times those of a limit.
+
+    Above 1e16 every row sees one token, but for the ties that scores of 16 digits have.
+    """
     if beta >= _LEAST_BETA:
-        return 1.0, beta
+        return 1.0, min(beta, _MOST_BETA)
     scale = (beta / _LEAST_BETA) ** 2
     return (scale if scale > 1e-290 else 0.0), _LEAST_BETA
 
