@@ -243,7 +243,7 @@ def scale(n):
                 row = measured_pass(file, place, jobs)
                 start = starts.setdefault(jobs, row["processor"])
                 chunks = -(-m // 2**16)
-                record = 8 * (V + 513 + 2 * (1 + d + d * (d + 1) // 2))
+                record = 8 * (2 * V + 513 + 2 * (1 + d + d * (d + 1) // 2))
                 row |= {"documents": m, "workers": jobs, "start-up": start}
                 row |= {"predicted processor": start + m * each, "predicted pass": m * each / jobs}
                 row["records moved, MB"] = (jobs > 1) * chunks * record / 1e6

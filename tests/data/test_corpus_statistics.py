@@ -223,7 +223,7 @@ def test_loops_pool_as_the_definition_says(ids, table, rng, monkeypatch, compile
 
 
 def test_a_path_follows_from_a_few_of_its_values(rng):
-    p = np.sort(rng.random(1000) ** 8)[::-1]
+    p = np.sort(rng.random(300) ** 8)[::-1]
     p /= p.sum()
     a = np.geomspace(1e-4, 1e-2, 20)
     nodes, mixing = sif_nodes(p, a)
