@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 import attnlaw as al
 from attnlaw.data.sequences import as_sequences
 from attnlaw.diagnostics import compare_positions
-from attnlaw.diagnostics.pooling import classification
+from attnlaw.diagnostics.pooling import classification, positions
 from attnlaw.diagnostics.pooling.classification import Folds, LabelledStudy
 from attnlaw.diagnostics.pooling.moments import independent_noise, position_means
 from attnlaw.diagnostics.pooling.poolings import (
@@ -326,3 +327,26 @@ def test_gains_of_noise_have_the_error_of_cross_validation(monkeypatch):
     monkeypatch.setattr(classification, "CROSS_VALIDATION", 1.0)
     streams = np.random.default_rng(1).spawn(n)
     assert np.sum([claims(*noise("40", rng), rng) for rng in streams]) > 12
+
+
+def test_many_ids_are_drawn_before_they_are_copied(tmp_path, monkeypatch):
+    """A memory map gives what lists of the same ids give, and is never taken as a whole."""
+    monkeypatch.setattr(positions, "EVALUATED_ON", 200)
+    rng = np.random.default_rng(7)
+    ids, table = rng.integers(0, 50, (500, 4)), rng.standard_normal((50, 6))
+    labels = rng.integers(2, size=500)
+    np.save(tmp_path / "ids.npy", ids)
+    mapped = np.load(tmp_path / "ids.npy", mmap_mode="r")
+    there = compare_positions(ids.tolist(), table=table, labels=labels)
+    sizes = []
+    plain = positions.as_sequences
+    monkeypatch.setattr(
+        positions, "as_sequences", lambda x, *a, **k: sizes.append(len(x)) or plain(x, *a, **k)
+    )
+    here = compare_positions(mapped, table=table, labels=labels)
+    assert sizes == [200]
+    assert here.n_samples == there.n_samples == 500
+    assert here.verdict == there.verdict
+    assert here.notes == there.notes
+    for one, other in zip(here.candidates, there.candidates, strict=True):
+        assert_allclose(one.eigenvalues, other.eigenvalues)

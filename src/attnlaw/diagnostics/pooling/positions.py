@@ -21,6 +21,7 @@ from attnlaw.diagnostics.pooling.moments import (
     Basis,
     Coherence,
     covariance,
+    draw_ids,
     independent_noise,
     measure_coherence,
     position_means,
@@ -115,17 +116,23 @@ def compare_positions(
     >>> advice.best, advice.candidates[-1].name
     ('learned', 'last')
     """
+    generator, drawn, n_all = random_generator(rng), None, 0
+    if mask is None and lengths is None and table is not None:
+        drawn = draw_ids(sequences, np.shape(table)[0], EVALUATED_ON, generator)
+    if drawn is not None:  # before anything is copied
+        n_all, rows, sequences, _ = drawn
+        labels = None if labels is None else checked_labels(labels, n_all)[rows]
     data = as_sequences(sequences, table, mask=mask, lengths=lengths)
     N, L, d = data.shape
     if N < 12 or L < 2 or d < 2:
         words = "at least 12, of at least 2 tokens and dimensions"
         raise invalid_argument("sequences", words, data.shape)
     data, n_cut = cut_sequences(data, count("max_length", max_length, at_least=2))
-    generator = random_generator(rng)
     y = None if labels is None else checked_labels(labels, N)
     if N > EVALUATED_ON:
         rows = np.sort(generator.choice(N, EVALUATED_ON, replace=False))
         data, y = data.take(rows), None if y is None else y[rows]
+    N = max(N, n_all)
     groups = copy_groups(data)
 
     study = None
