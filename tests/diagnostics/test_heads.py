@@ -258,6 +258,7 @@ def test_minilm_with_redrawn_queries_and_keys_is_untrained_like(minilm):
     assert hits <= binom.ppf(1 - 1e-4, 72, 0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_induction_heads_of_smollm2():
     """The literature's prefix-matching score finds them, and no untrained counterpart has it."""
