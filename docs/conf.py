@@ -115,3 +115,8 @@ html_theme_options = {
     "footer_end": [],
     "secondary_sidebar_items": ["page-toc"],
 }
+
+
+def setup(app):
+    """Let two processes read the pages: one extension, which names a file, leaves that open."""
+    app.extensions["sphinx-mathjax-offline"].parallel_read_safe = True
