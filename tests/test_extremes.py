@@ -41,6 +41,7 @@ HIDDEN[3, 2] = np.ma.masked
         lambda: model(weights=MASKED),
         lambda: model(signal_norm=MASKED),
         lambda: al.Discrete(MASKED),
+        lambda: model(weights=[0.1, 0.2, 0.3, np.ma.masked_array(0.5, True)]),
         lambda: al.Vocabulary(frequencies=MASKED),
         lambda: al.Vocabulary.from_tokens(np.ma.masked_array([0, 1, 2, 1], [0, 0, 1, 0])),
         lambda: al.signal_components(HIDDEN),
@@ -139,6 +140,11 @@ def test_attention_colder_than_rounding_is_that_of_its_limit(causal):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", al.RegimeWarning)
         assert edge(1e30) == pytest.approx(edge(1e12), rel=1e-9)
+
+
+def test_quantiles_of_a_law_as_narrow_as_rounding_stay_inside_it():
+    low, high = (20 * al.MarchenkoPastur(1e-12)).support[0]
+    assert low <= (20 * al.MarchenkoPastur(1e-12)).quantile(0.3) <= high
 
 
 def test_sizes_of_frequencies_and_directions_do_not_matter():

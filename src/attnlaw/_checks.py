@@ -47,6 +47,8 @@ def _is_inside(module: str) -> bool:
 def invalid_argument(argument: str, condition: str, value: object) -> ValueError:
     """Return (not raise) the library's one error sentence; arrays are shown by their shape."""
     shown = f"an array of shape {value.shape}" if isinstance(value, np.ndarray) else repr(value)
+    if "\n" in shown:
+        shown = " ".join(shown.split())
     if len(shown) > 80:
         shown = shown[:77] + "..."
     return ValueError(f"{argument} must be {condition}, got {shown}.")
@@ -61,12 +63,45 @@ def real_array(argument: str, value: ArrayLike, *, ndim: int | None = None) -> N
         raise invalid_argument(argument, "an array of real numbers", value) from None
     if array.dtype.kind not in "fiu":
         raise invalid_argument(argument, "made of real numbers", value)
-    array = array.astype(np.float64, copy=False)
     if ndim is not None and array.ndim != ndim:
         raise invalid_argument(argument, f"an array with {ndim} axes", array)
+    look_at_part(argument, array)
+    array = array.astype(np.float64, copy=False)
     if not np.isfinite(array).all():
         raise invalid_argument(argument, "finite", value)
     return array
+
+
+def look_at_part(argument: str, array: NDArray[Any]) -> None:
+    """Raise for a large array if some of its rows already say that it cannot be used."""
+    if (found := unusable_part(array)) is not None:
+        raise invalid_argument(argument, "made of finite rows that differ", found)
+
+
+def unusable_part(array: NDArray[Any]) -> str | None:
+    """Return what is wrong with 64 rows of a large array, before all of it is read.
+
+    A hole in a file reads as zeros without end: an array that is mapped from one would be scanned
+    for hours.
+
+    Examples
+    --------
+    >>> unusable_part(np.zeros((2**15, 1024)))
+    '64 equal rows among 64 of its 32768'
+    """
+    if not isinstance(array, np.ndarray) or array.ndim < 2 or array.nbytes < LARGE_BYTES:
+        return None
+    places = np.unique(np.linspace(0, len(array) - 1, 64).astype(np.int64))
+    if len(places) < 64:
+        return None
+    first = np.asarray(array[places[0]])
+    are_equal = True
+    for k in places.tolist():
+        row = np.asarray(array[k])
+        if not np.isfinite(row).all():
+            return f"NaN or infinity in row {k}"
+        are_equal = are_equal and bool((row == first).all())
+    return f"64 equal rows among 64 of its {len(array)}" if are_equal else None
 
 
 def refuse_extremes(argument: str, largest: Any) -> None:
@@ -86,7 +121,9 @@ def refuse_extremes(argument: str, largest: Any) -> None:
 
 def refuse_masked(argument: str, value: object) -> None:
     """Raise if entries of an array are masked: a conversion would bring back what they hide."""
-    n_masked = np.count_nonzero(value.mask) if isinstance(value, np.ma.MaskedArray) else 0
+    parts = value if isinstance(value, list | tuple) else [value]
+    masked = [part.mask for part in parts if isinstance(part, np.ma.MaskedArray)]
+    n_masked = sum(np.count_nonzero(mask) for mask in masked)
     if n_masked:
         raise invalid_argument(argument, "without masked entries", f"{n_masked} of them")
 
@@ -131,6 +168,7 @@ def scalar_or_array(values: ArrayLike) -> Real:
 LARGEST = 1e100
 """Largest parameter of a model or a law: squares, and products of those, stay finite."""
 
+LARGE_BYTES = 2**28  # from which a part of an array is looked at before all
 LARGEST_COUNT = 2**53
 """Whole numbers up to here are floating-point numbers, too."""
 

@@ -5,12 +5,14 @@ import os
 import struct
 import subprocess
 import sys
+import time
 import zipfile
 
 import numpy as np
 import pytest
 from spelled_files import TABLE, gguf_bytes, safetensors_bytes
 
+import attnlaw as al
 from attnlaw.data.readers import array_files, entries, limited_memory
 from attnlaw.diagnostics import list_arrays, read_sequences, read_table, read_tokenizer
 
@@ -135,6 +137,44 @@ def test_a_sparse_file_is_refused_and_not_scanned(tmp_path):
         ValueError, match=r"sparse.npy must be stored in full, got 214748364928 bytes"
     ):
         read_table(file)
+
+
+def test_a_part_of_a_large_array_is_looked_at_before_all(tmp_path, monkeypatch):
+    """A map of a file with a hole of 200 GiB was scanned to its end, or copied as float64."""
+    file = tmp_path / "hole.bin"
+    with file.open("wb") as stream:
+        stream.truncate(200 * 2**30)
+    if file.stat().st_blocks * 512 > MIB:
+        pytest.skip("this file system stores holes")
+    rows = np.memmap(file, "f4", "r", shape=(2**30, 50))
+    calls = [
+        lambda: al.signal_components(rows),
+        lambda: al.reliable_components(rows),
+        lambda: al.pooled_covariance(rows.reshape(2**29, 2, 50)),
+        lambda: al.learn_pooling_weights(rows.reshape(2**29, 2, 50)),
+        lambda: al.Discrete(1.0).cdf(rows),
+    ]
+    begun = time.process_time()
+    for call in calls:
+        with pytest.raises(ValueError, match="finite rows that differ, got '64 equal rows among"):
+            call()
+    monkeypatch.setattr(
+        "attnlaw.data.readers.entries.SPARSE_BYTES", 2**62
+    )  # stored, but all zeros
+    with (tmp_path / "zeros.npy").open("wb") as stream:
+        header = {"descr": "<f4", "fortran_order": False, "shape": (2**30, 50)}
+        np.lib.format.write_array_header_1_0(stream, header)
+        stream.truncate(128 + 200 * 2**30)
+    with pytest.raises(ValueError, match=r"zeros.npy must hold finite rows that differ, got 64"):
+        read_table(tmp_path / "zeros.npy")
+    assert time.process_time() - begun < 5
+
+
+def test_a_row_that_is_not_finite_is_seen_in_a_part(tmp_path):
+    rows = np.memmap(tmp_path / "rows.bin", "f8", "w+", shape=(2**20, 40))
+    rows[-1, 3] = np.nan
+    with pytest.raises(ValueError, match="NaN or infinity in row 1048575"):
+        al.signal_components(rows)
 
 
 @pytest.mark.parametrize("target", ["x.npy", "nowhere"])

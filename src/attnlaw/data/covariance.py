@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from attnlaw._checks import count, invalid_argument
+from attnlaw._checks import count, invalid_argument, look_at_part
 from attnlaw._machine import require_memory
 from attnlaw.data.masks import Pooling, array, converted, is_by_position
 
@@ -188,6 +188,8 @@ def pooled_covariance(
     True
     """
     embeddings = array("embeddings", embeddings, (2, 3), "fiu")
+    if mask is None and lengths is None:  # padding may hold anything
+        look_at_part("embeddings", embeddings)
     if embeddings.ndim == 2:
         for name, value in (("weights", weights), ("mask", mask), ("lengths", lengths)):
             if value is not None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._checks import invalid_argument, refuse_extremes
+from attnlaw._checks import invalid_argument, look_at_part, refuse_extremes
 from attnlaw.data.masks import check_every_row_has_a_token, converted, presence
 from attnlaw.data.sequence_map import BLOCK_NUMBERS, Floats, Sequences
 
@@ -225,6 +225,8 @@ def as_sequences(
     N, L = data.shape[:2]
     present = presence((N, L), mask, lengths)
     if table is None:
+        if present is None:  # padding may hold anything
+            look_at_part("sequences", data)
         if data.dtype.kind not in "fiu":
             raise invalid_argument("sequences", "made of real numbers", data.dtype.name)
         if data.dtype not in (np.float32, np.float64):
@@ -245,6 +247,7 @@ def as_sequences(
     E = converted("table", table)
     if E.ndim != 2 or 0 in E.shape or E.dtype.kind not in "fiu":
         raise invalid_argument("table", "a non-empty array of real numbers with 2 axes", E)
+    look_at_part("table", E)
     if E.dtype not in (np.float32, np.float64):
         E = E.astype(np.float64)
     last = int((data if present is None else data[present]).max())

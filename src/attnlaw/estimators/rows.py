@@ -9,7 +9,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
 from scipy.special import betainc
 
-from attnlaw._checks import Floats, invalid_argument, real_array, refuse_extremes, refuse_masked
+from attnlaw._checks import (
+    Floats,
+    invalid_argument,
+    look_at_part,
+    real_array,
+    refuse_extremes,
+    refuse_masked,
+)
 from attnlaw.data.corpus_statistics import CorpusStatistics
 from attnlaw.data.covariance import CovarianceAccumulator
 
@@ -46,6 +53,7 @@ def checked_rows(pooled: Any) -> NDArray[Any]:
     X = np.asarray(pooled)
     if X.ndim != 2 or X.dtype.kind not in "fiu":
         raise invalid_argument("pooled", "an array of real numbers with 2 axes", X)
+    look_at_part("pooled", X)
     if X.dtype not in (np.float32, np.float64):
         X = X.astype(np.float64)
     largest = np.max([np.abs(block).max(initial=0) for block in row_blocks(X)], initial=0)

@@ -133,7 +133,7 @@ class MarchenkoPastur(ClosedFormLaw):
     def _half_width(self, z: Floats) -> Floats:
         """Im t = √((λ₊−x)(x−λ₋))/2 at z > 0, in units of the scale."""
         left, right = self._ends
-        return np.asarray(0.5 * np.sqrt(left.distance(z) * -right.distance(z)))
+        return np.asarray(0.5 * np.sqrt(np.maximum(left.distance(z) * -right.distance(z), 0.0)))
 
     def _density_inside(self, x: Floats) -> Floats:
         sign, scale, c = self._constants

@@ -19,6 +19,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlaw._checks import unusable_part
 from attnlaw._machine import available_memory
 
 __all__ = [
@@ -175,6 +176,8 @@ def check_finite(path: Path, array: Array) -> None:
     """Raise unless every number is finite; reads block by block, so a map stays a map."""
     if array.dtype.kind != "f" or array.size == 0:
         return
+    if (found := unusable_part(array)) is not None:
+        raise bad_file(path, "hold finite rows that differ", found)
     rows = array.reshape(len(array), -1)
     step = max(1, 2**22 // rows.shape[1])
     for start in range(0, len(rows), step):
