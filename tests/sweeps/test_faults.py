@@ -1,14 +1,20 @@
-"""A fault at any write of a sweep, a full disk, a torn write or a kill, loses no finished cell."""
+"""A fault at any write, a full disk, a torn write or a kill, loses nothing that was finished.
+
+Neither of a sweep nor of a pass over a corpus.
+"""
 
 import errno
 import os
 import signal
+import stat
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from attnlaw._store import StoreError
-from attnlaw.sweeps import Sweep, dataset, run_sweep
+from attnlaw.data import corpora
+from attnlaw.sweeps import Sweep, corpus_statistics, dataset, run_sweep
 from attnlaw.sweeps.store import JOURNAL, read_journal
 
 from .conftest import CHEAP
@@ -34,27 +40,48 @@ class Fault:
                     os.kill(os.getpid(), signal.SIGKILL)
                 if self.kind == "torn write" and name == "write":
                     call(arguments[0], bytes(arguments[1])[: len(arguments[1]) // 2])
+                if self.kind == "torn write" and name == "fsync":
+                    tear(arguments[0])
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             return call(*arguments, **options)
 
         return wrapped
 
 
-def n_writes(path, monkeypatch):
+def tear(handle):
+    """Cut off the second half of a file that is being written; folders have none."""
+    status = os.fstat(handle)
+    if stat.S_ISREG(status.st_mode):
+        os.truncate(f"/proc/self/fd/{handle}", status.st_size // 2)
+
+
+def sweep_into(path, progress=None):
+    return run_sweep(Sweep(**CHEAP), path, progress=progress)
+
+
+def pass_into(path, progress=None):
+    rng = np.random.default_rng(1)
+    table, file = rng.standard_normal((50, 6)), path.parent / "ids.npy"
+    if not file.exists():
+        np.save(file, rng.integers(50, size=(600, 8)))
+    return corpus_statistics(file, table, store=path, progress=progress)
+
+
+def n_writes(work, path, monkeypatch):
     with monkeypatch.context() as patch:
         fault = Fault(patch)
-        run_sweep(Sweep(**CHEAP), path)
+        work(path)
     return fault.n_calls
 
 
-def run_into(fault, place, path, monkeypatch):
-    """Run a sweep in a child that meets a fault; return whether it ended as it should."""
+def run_into(fault, place, work, path, monkeypatch):
+    """Work in a child that meets a fault; return "ended" or "survived", if it did as it should."""
     child = os.fork()
     if child == 0:
         code = 1
         try:
             Fault(monkeypatch, place, fault)
-            run_sweep(Sweep(**CHEAP), path)
+            work(path)
             code = 3  # the fault was survived: in a name that only people read
         except StoreError:
             code = 2
@@ -63,7 +90,9 @@ def run_into(fault, place, path, monkeypatch):
         finally:
             os._exit(code)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return status == -signal.SIGKILL if fault == "kill" else status in (2, 3)
+    if fault == "kill":
+        return "ended" if status == -signal.SIGKILL else ""
+    return {2: "ended", 3: "survived"}.get(status, "")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked")
@@ -73,17 +102,44 @@ def run_into(fault, place, path, monkeypatch):
     "stride", [13, pytest.param(1, marks=pytest.mark.slow)], ids=["some", "every"]
 )
 def test_no_fault_loses_a_finished_cell(tmp_path, monkeypatch, reference, fault, stride):  # noqa: F811
-    total = n_writes(tmp_path / "counted", monkeypatch)
+    total = n_writes(sweep_into, tmp_path / "counted", monkeypatch)
     assert total > 24
     sweep = Sweep(**CHEAP)
     for place in range(1, total + 1, stride):
         path = tmp_path / f"store-{place}"
-        assert run_into(fault, place, path, monkeypatch), place
+        assert run_into(fault, place, sweep_into, path, monkeypatch), place
         done, _ = read_journal(path / JOURNAL, sweep)
         started = []
         run_sweep(sweep, path, progress=lambda n, _, first=started: first.append(n))
         assert started[0] == 24 or started[0] == done.sum()
         assert same_files(path, reference)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    "stride", [5, pytest.param(1, marks=pytest.mark.slow)], ids=["some", "every"]
+)
+def test_no_fault_loses_a_saved_part_of_a_pass(tmp_path, monkeypatch, fault, stride):
+    monkeypatch.setattr(corpora, "CHUNK_ROWS", 128)
+    monkeypatch.setattr("attnlaw.sweeps.corpus_run.SAVE_SECONDS", -1.0)  # after every chunk
+    total = n_writes(pass_into, tmp_path / "counted", monkeypatch)
+    assert total > 10
+    whole = pass_into(tmp_path / "whole")
+    saved = []
+    for place in range(1, total + 1, stride):
+        path = tmp_path / f"store-{place}"
+        end = run_into(fault, place, pass_into, path, monkeypatch)
+        assert end, place
+        first = []
+        found = pass_into(path, progress=lambda done, _, first=first: first.append(done))
+        if end == "ended":
+            saved.append(first[0] if first else 5)
+        assert found.covariance.tobytes() == whole.covariance.tobytes()
+        assert found.frequencies.tobytes() == whole.frequencies.tobytes()
+    assert saved == sorted(saved)  # what was saved before the fault is not computed again
+    assert saved[-1] > 0
 
 
 def test_results_that_do_not_read_back_leave_the_journal(tmp_path, monkeypatch):

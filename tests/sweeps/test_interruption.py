@@ -15,11 +15,12 @@ from contextlib import contextmanager, suppress
 import numpy as np
 import psutil
 import pytest
+from click.testing import CliRunner
 from interruptible import heed_interrupts
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import attnlaw as al
-from attnlaw.sweeps import Sweep, run_sweep
+from attnlaw.sweeps import Sweep, open_sweep, run_sweep
 from attnlaw.sweeps.cluster import _check_versions, _compute, _limit_threads, _result, _room
 from attnlaw.sweeps.processes import COMMAND
 from attnlaw.sweeps.store import read_journal, software
@@ -314,7 +315,32 @@ def test_a_cluster_behind_certificates(certificates, tmp_path, monkeypatch):
         assert here.identical(run_sweep(Sweep(**CHEAP), tmp_path / "own", scheduler=cluster))
         with pytest.raises(ValueError, match="that accepts our certificates"):
             run_sweep(Sweep(**CHEAP), tmp_path / "no", scheduler=address)
+        file = tmp_path / "scheduler.json"
+        file.write_text(json.dumps({"address": address}))
+        tls = ["--tls-ca-file", certificate, "--tls-cert", certificate, "--tls-key", key]
+        for way in (["--scheduler", address], ["--scheduler-file", str(file)]):
+            found = swept_by_command(tmp_path / way[0], *way, *tls)
+            assert found.identical(swept_by_command(tmp_path / f"{way[0]} here", "--jobs", "1"))
+            assert swept_by_command(tmp_path / "no", *way) == "that accepts our certificates"
     assert not (tmp_path / "no").exists()
+
+
+def swept_by_command(path, *options):
+    """Run a grid from the command line; return its results, or the words of the refusal."""
+    from attnlaw.cli import main
+
+    grid = path.parent / "grid.toml"
+    grid.write_text(
+        "dimension = 6\nvocab_ratio = 0.5\nsample_ratio = [0.25, 0.5]\nsignal_norm = 1.0\n"
+        'weights = ["mean"]\nn_trials = 2\n'
+        'correlation = {kind = "prefix", length = 3, prefix = 2}\n'
+    )
+    done = CliRunner().invoke(main, ["sweep", str(grid), "--out", str(path), *options])
+    if done.exit_code:
+        assert done.exit_code == 2
+        words = "that accepts our certificates"
+        return words if words in done.stderr else done.stderr
+    return open_sweep(path)
 
 
 def test_a_scheduler_that_has_died_gets_a_sentence(tmp_path):
