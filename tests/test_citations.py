@@ -1,5 +1,7 @@
 """Every derivation that the code cites is a section of a page in this repository."""
 
+import re
+
 import pytest
 from citations import CITATION, ROOT, cited, citing_files, problems
 
@@ -36,3 +38,16 @@ def test_a_citation_may_go_over_the_end_of_a_line(end):
     (found,) = CITATION.finditer(text)
     assert cited(found) == ("bulk", "How far a fixed length is from the limit")
     assert not list(problems(text))
+
+
+def test_every_attack_of_the_threat_model_names_a_test_that_exists():
+    page = (ROOT / "docs" / "reference" / "threat-model.md").read_text("utf-8")
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page)
+    assert len(named) >= 40
+    assert len(named) == page.count("::")
+    missing = [
+        f"{file}::{name}"
+        for file, name in named
+        if f"def {name}(" not in (ROOT / file).read_text("utf-8")
+    ]
+    assert not missing

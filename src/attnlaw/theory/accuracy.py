@@ -106,7 +106,8 @@ def accuracy_of_sequences(
     choice("classifier", classifier, CLASSIFIERS)
     if ridge is None and classifier == "ridge":
         raise invalid_argument("ridge", "given for classifier='ridge'", ridge)
-    lam = checked_ridge(model.noise_gain, ridge)
+    largest = max(1.0, float(np.max(model.vocab_ratio)), float(np.max(model.sample_ratio)))
+    lam = checked_ridge(model.noise_gain * (largest if classifier == "ridge" else 1.0), ridge)
     try:
         np.broadcast_shapes(lam.shape, model.shape)
     except ValueError:
@@ -165,7 +166,7 @@ def _token_score(
 
 
 def checked_ridge(noise_gain: float, ridge: ArrayLike | None) -> Floats:
-    """Return λ, not so small beside κ that 1 − δp is rounded away; 1 if it is left out."""
+    """Return λ, not so small beside κ max(1, δ, γ) that 1 − δp is rounded away; 1 if left out."""
     bounds = {"above": 0.0, "at_least": LEAST_RIDGE * noise_gain, "at_most": 1e60}
     return np.asarray(real("ridge", 1.0 if ridge is None else ridge, **bounds))
 
