@@ -308,6 +308,9 @@ SYMBOLS = {
     "of the product": Symbol("Largest squared singular value of √n A⊥ᴰ … √n A⊥¹.", "depth"),
     "m₁²/m₂": Symbol("Share of directions that carry the product.", "depth"),
     "of √n A⊥": Symbol("Largest squared singular value of √n (A − 11ᵀ/n).", "attention"),
+    "of √i (A − 1/i)": Symbol(
+        "Largest squared singular value; row i is centred over its i tokens.", "causal-heads"
+    ),
     "s₁(A)": Symbol("Largest singular value of the attention matrix; near 1.", "attention"),
     "s₂(A)": Symbol("Second largest singular value of the attention matrix.", "attention"),
     "‖A‖²": Symbol("Sum of all squared entries of the attention matrix.", "attention"),

@@ -58,6 +58,7 @@ FIELDS = {
 }
 
 
+CAUSAL_FIELDS = FIELDS | {"bulk_edge": ("Largest, squared", "of √i (A − 1/i)")}
 PRODUCT_FIELDS = {
     "bulk_edge": ("Largest, squared", "of the product"),
     "mean_square": ("Mean of the squares", "m₁"),
@@ -83,6 +84,8 @@ def head_from(values: Values) -> al.SelfAttention:
 
 
 def _fields(head: al.SelfAttention) -> dict[str, tuple[str, str]]:
+    if head.causal:
+        return CAUSAL_FIELDS
     return FIELDS if head.depth == 1 else PRODUCT_FIELDS
 
 
@@ -116,14 +119,15 @@ def view(values: Values, look: Look, extra: Any) -> View:
             traces.append(_law_trace(finite, right, "finite head", style.WEIGHTINGS["optimal"]))
         traces = [_histogram(job, right, look), *traces]
     top = max(max(trace["y"][3:], default=1.0) for trace in traces)
-    edge = "edge of the limit" if is_limit else "largest, expected"
+    # the limit of causal heads has no edge
+    edge = "edge of the limit" if is_limit and not head.causal else "largest, expected"
     traces.append(vertical(ends[0] ** 0.5, top, edge, look))
-    matrix = "√n A⊥" if head.depth == 1 else "the product"
+    matrix = _fields(head)["bulk_edge"][1]
     return View(
         figure=figure(
             look,
             traces,
-            x={"title": {"text": f"singular value of {matrix}"}, "range": [0, right]},
+            x={"title": {"text": f"singular value {matrix}"}, "range": [0, right]},
             y={"title": {"text": "density"}, "range": [0, 1.1 * top]},
             bargap=0,
         ),
