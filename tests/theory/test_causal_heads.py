@@ -135,7 +135,7 @@ def test_values_multiply_by_marchenko_pastur():
     ("change", "message"),
     [
         ({"order": "powers"}, "order must be 'first', 'tokens' or 'cavity' for a causal head"),
-        ({"order": "cavity", "n_heads": 2}, "order must be 'cavity' for a single head alone"),
+        ({"order": "frozen"}, "order must be 'first', 'tokens' or 'cavity' for a causal head"),
         ({"input_spectrum": [1.0, 2.0]}, "input_spectrum must be None for the law of a causal"),
         ({"order": "first", "window": 9}, "order must be 'tokens' for a head with a mean pattern"),
         ({"inputs": np.eye(50)}, "inputs must be None for the law of a causal head"),

@@ -237,7 +237,15 @@ def test_offsets_of_causal_rows_are_a_walk_seen_at_each_row():
     whole = np.block([[-np.diag(S[:, 0]), M], [M.T, -np.diag(T[:, 0])]])
     expected = np.diag(np.linalg.inv(whole))
     assert_allclose((-1 / (S + (m**2)[:, None] * walk))[:, 0], expected[:6], rtol=1e-12)
-    assert_allclose(C[:, 0], expected[6:], rtol=1e-12)
+    assert_allclose(C.ravel(), expected[6:], rtol=1e-12)
+    # two matrices of the same offsets side by side: one walk, whose steps are sums
+    T = np.stack([T, T[::-1] + 0.2])
+    walk, C = _observed_walk(S, T, (m**2)[:, None] + 0j, 1.0)
+    both = np.hstack([M, M])
+    whole = np.block([[-np.diag(S[:, 0]), both], [both.T, -np.diag(T.ravel())]])
+    expected = np.diag(np.linalg.inv(whole))
+    assert_allclose((-1 / (S + (m**2)[:, None] * walk))[:, 0], expected[:6], rtol=1e-12)
+    assert_allclose(C.ravel(), expected[6:], rtol=1e-12)
 
 
 @pytest.mark.parametrize("causal", [pytest.param(False, marks=pytest.mark.slow), True])
@@ -288,6 +296,31 @@ def test_heads_freeze_as_they_cool():
     assert_allclose(law.cdf(between), frozen.cdf(between), atol=0.015)
 
 
-def test_cavity_law_is_of_a_single_head():
-    with pytest.raises(ValueError, match="order must be 'cavity' for a single head alone"):
-        al.law(head(50, 16, 4.0, n_heads=2), order="cavity")
+@pytest.mark.parametrize(
+    ("causal", "combination"),
+    [
+        (False, "concatenate"),
+        (True, "concatenate"),
+        pytest.param(False, "mean", marks=pytest.mark.slow),
+        pytest.param(True, "mean", marks=pytest.mark.slow),
+    ],
+)
+def test_several_heads_follow_their_cavity_law(causal, combination):
+    model = head(200, 64, 4.0, causal=causal, n_heads=3, combination=combination)
+    law = al.law(model)
+    assert isinstance(law, al.laws.CavityLaw)
+    values = np.sort(al.simulation.simulate_spectrum(model, n_trials=6, rng=5).ravel())
+    seen = values > 1e-13 * values[-1]
+    share = (np.arange(values.size) + 0.5) / values.size
+    gap = np.abs(law.cdf(values) - share)[seen].max()
+    assert gap < 0.03
+    others = [al.law(model, order="tokens"), al.law(head(200, 64, 4.0, causal=causal))]
+    for other in others:  # resolvents that do not fluctuate, and the law of one head
+        assert np.abs(other.cdf(values) - share)[seen].max() > 1.5 * gap
+
+
+def test_heads_with_a_pattern_have_no_cavity_law():
+    with pytest.raises(ValueError, match="order must be 'tokens' for a head with a mean pattern"):
+        al.law(head(50, 16, 4.0, causal=True, sink=0.5), order="cavity")
+    with pytest.raises(ValueError, match="order must be 'first' or 'tokens' when there is an"):
+        al.law(head(50, 16, 4.0, input_spectrum=np.ones(50)), order="cavity")

@@ -49,16 +49,17 @@ _NOTHING = 3e-3  # mass below the table that discretisation explains
 
 
 class HeavyRows(NamedTuple):
-    """As many rows as columns, with the entries that are kept one by one."""
+    """Rows of a matrix, with the entries that are kept one by one."""
 
     squares: Floats  # y² (rows × entries)
     rest: Floats  # energy of all other entries of a row
     columns: NDArray[np.intp]  # where the entries fall (rows × entries)
     offsets: Floats | None = None  # m of the rows of a causal matrix, in their order
+    ratio: int = 1  # number of columns for each row
 
 
 class CavityLaw(NumericalLaw):
-    """The law of YYᵀ for a square random matrix Y with independent heavy rows.
+    """The law of YYᵀ for a random matrix Y with independent heavy rows.
 
     Parameters
     ----------
@@ -97,7 +98,6 @@ class CavityLaw(NumericalLaw):
     sweeps: Sequence[HeavyRows]
     mean: float
     tokens: float
-
     cancelled: float
 
     def __init__(
@@ -246,18 +246,19 @@ def _mean_resolvent(
     """
     w: Singles = points.astype(np.complex64)
     C = _mean_field(sweeps[0], w)
-    field = np.zeros_like(C)
+    field: Singles = np.zeros((len(sweeps[0].rest), w.size), dtype=np.complex64)
     total, counted = np.zeros(w.size, dtype=np.complex128), 0
     for t, sweep in enumerate(sweeps):
         causal = sweep.offsets is not None
         rest = sweep.rest.astype(np.float32)[:, None]
-        met = _met_by_rows(C, causal)
+        met = _met_by_rows(C.reshape(sweep.ratio, *field.shape).mean(axis=0), causal)
         alone = w + rest * met
         received, sums, shares = _passed_on(sweep, C, alone + field, causal and cancelled > 0)
         alone += received
         before = alone + field
         R = -_inverse(before)
-        T = w + sums + _met_by_columns(rest * R, causal)
+        noise = _met_by_columns(rest * R, causal) / np.float32(sweep.ratio)
+        T = w + sums.reshape(sweep.ratio, *R.shape) + noise
         if sweep.offsets is None:
             C = -_inverse(T)
         else:
@@ -268,9 +269,11 @@ def _mean_resolvent(
             walk, C = _observed_walk(alone, T, left, np.float32(tokens))
             field = left * walk
             R = -_inverse(alone + field)
+        C = C.reshape(-1, w.size)
         mean = R.mean(axis=0, dtype=np.complex128)
-        if t < _MATCHED:  # E R = E C, which sweeps alone reach slowly as w → 0
-            C *= np.sqrt(mean / C.mean(axis=0, dtype=np.complex128)).astype(np.complex64)
+        if t < _MATCHED:  # E C follows from E R, which sweeps alone reach slowly as w → 0
+            known = (mean - (sweep.ratio - 1) / points) / sweep.ratio
+            C *= np.sqrt(known / C.mean(axis=0, dtype=np.complex128)).astype(np.complex64)
         if t >= _FORGOTTEN:
             total += mean
             counted += 1
@@ -290,9 +293,9 @@ def _passed_on(
     entries = np.sqrt(squares)
     entries /= np.maximum(entries.sum(axis=0), 1e-30)
     columns = np.ascontiguousarray(rows.columns.T)
-    received, shares = np.zeros((2, *C.shape), dtype=np.complex64)
-    sent = np.empty((len(columns), *C.shape), dtype=np.complex64)
-    for start in range(0, len(C), _AT_ONCE):
+    received, shares = np.zeros((2, *base.shape), dtype=np.complex64)
+    sent = np.empty((len(columns), *base.shape), dtype=np.complex64)
+    for start in range(0, len(base), _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
         seen = C.take(columns[:, part], axis=0)
         given = _scaled(squares[:, part], seen)
@@ -328,17 +331,14 @@ def _inverse(z: Singles) -> Singles:
     size = np.abs(z)
     np.square(size, out=size)
     np.reciprocal(size, out=size)
-    result = np.conj(z)
-    result *= size
-    return np.asarray(result)
+    return np.asarray(np.conj(z) * size)
 
 
 def _met_by_rows(C: Singles, causal: bool) -> Singles:
     """Mean of C over all columns, or over those up to each row."""
     if not causal:
         return np.asarray(C.mean(axis=0))
-    counts = np.arange(1, len(C) + 1, dtype=np.float32)[:, None]
-    return np.asarray(np.cumsum(C, axis=0) / counts)
+    return np.asarray(np.cumsum(C, axis=0) / np.arange(1, len(C) + 1, dtype=np.float32)[:, None])
 
 
 def _met_by_columns(R: Singles, causal: bool) -> Singles:
@@ -358,9 +358,10 @@ def _mean_field(rows: HeavyRows, w: Singles) -> Singles:
     C: Singles = np.tile(-1 / (w + 1j * np.abs(w).max() / 10), (some.size, 1))
     for _ in range(_MEAN_FIELD):
         R = -_inverse(w + energy * _met_by_rows(C, causal))
-        renewed = -_inverse(w + _met_by_columns(energy * R, causal))
-        C = renewed * np.sqrt(C / renewed) * np.sqrt(R.mean(axis=0) / renewed.mean(axis=0))
-    return C[np.arange(n_rows) * some.size // n_rows]
+        renewed = -_inverse(w + _met_by_columns(energy * R, causal) / np.float32(rows.ratio))
+        mean = (R.mean(axis=0) - np.float32(rows.ratio - 1) / w) / np.float32(rows.ratio)
+        C = renewed * np.sqrt(C / renewed) * np.sqrt(mean / renewed.mean(axis=0))
+    return np.tile(C[np.arange(n_rows) * some.size // n_rows], (rows.ratio, 1))
 
 
 def _observed_walk(
@@ -377,9 +378,11 @@ def _observed_walk(
         C_i = −1/(T_i − J'_i/(1 + J'_i (P⁺_{i−1} + (f−1) c_i))) ,
 
     and R = −1/(S + m²V): both are diagonals of the inverse of [[−S, M], [Mᵀ, −T]], exactly so
-    if f = 1.
+    if f = 1. With several columns for each row, c is their sum, of which each leaves out itself.
     """
-    c, o = -_inverse(T), squares * _inverse(S)
+    T = T.reshape(-1, *S.shape)  # columns for each row, which share the walk
+    each, o = -_inverse(T), squares * _inverse(S)
+    c = each.sum(axis=0)
     steps, gains = tokens * c, tokens * o
     # P⁻ from the first row on and J' from the last one back are the same recursion
     states = np.empty((len(c), 2, c.shape[1]), dtype=c.dtype)
@@ -392,5 +395,5 @@ def _observed_walk(
     before[1:] = prior[:-1] * _inverse(1 + gains[:-1] * prior[:-1])
     later[:-1] = informed[1:] * _inverse(1 + steps[1:] * informed[1:])
     walk = prior * _inverse(1 + prior * (later + (tokens - 1) * o))
-    seen = informed * _inverse(1 + informed * (before + (tokens - 1) * c))
+    seen = informed * _inverse(1 + informed * (before + (steps - each)))
     return walk, -_inverse(T - seen)

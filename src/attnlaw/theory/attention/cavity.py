@@ -29,6 +29,8 @@ __all__ = ["cavity_law", "weyl_points"]
 
 _ROWS = 512
 _ENTRIES = 24
+_LEAST_ENTRIES = 6  # of each of several heads
+_LEAST_ROWS = 128  # a power of two, like the number of rows
 _SWEEPS = 40
 _CAUSAL_ROWS = 768  # at most, of a causal head; with fewer tokens each has its row
 _CAUSAL_TOTAL = 12_000  # rows of all sweeps that are counted
@@ -38,18 +40,23 @@ _STRATA = 16  # neighbouring columns, that differ in the norms of their keys
 
 
 def cavity_law(model: SelfAttention) -> CavityLaw:
-    """Return the law of a single head, causal or not, by the cavity method."""
+    """Return the law of a head, causal or not, or of several, by the cavity method."""
     n = model.n_tokens
     kernel = Kernel(model)
+    h, is_mean = model.n_heads, model.combination == "mean"
+    share = h if is_mean else 1
     if not model.causal:
         mean = float(mean_energies(kernel, np.array([float(n)]))[0])
-        lengths = np.full(_ROWS, n)
-        return CavityLaw([_heavy_rows(model, lengths, sweep) for sweep in range(_SWEEPS)], mean)
-    n_rows = min(n, _CAUSAL_ROWS)
+        rows = (_ROWS if h <= 4 else _LEAST_ROWS) if is_mean else max(_ROWS // h, _LEAST_ROWS)
+        lengths = np.full(rows, n)
+        sweeps = [_rows_of_heads(model, lengths, sweep) for sweep in range(_SWEEPS)]
+        return CavityLaw(sweeps, mean / share)
+    fewer = max(h / 4, 1.0)  # rows of many heads fluctuate less
+    n_rows = min(n, max(int(_CAUSAL_ROWS / fewer), _LEAST_ROWS))
     lengths = ((np.arange(n_rows) + 0.5) * (n / n_rows)).astype(np.intp) + 1
-    n_sweeps = 15 + min(max(_CAUSAL_TOTAL // n_rows, 12), 150)
-    sweeps = [_heavy_rows(model, lengths, sweep) for sweep in range(n_sweeps)]
-    mean = float(causal_row_energies(kernel, n).mean())
+    n_sweeps = 15 + min(max(int(_CAUSAL_TOTAL / fewer) // n_rows, 12), 150)
+    sweeps = [_rows_of_heads(model, lengths, sweep) for sweep in range(n_sweeps)]
+    mean = float(causal_row_energies(kernel, n).mean()) / share
     cancelled = float(np.clip((_FEW - model.inverse_temperature) / (_FEW - _MANY), 0.0, 1.0))
     return CavityLaw(sweeps, mean, tokens=n / n_rows, cancelled=cancelled)
 
@@ -83,10 +90,39 @@ def _primes(number: int) -> list[int]:
     return primes
 
 
+def _rows_of_heads(model: SelfAttention, lengths: NDArray[np.intp], sweep: int) -> HeavyRows:
+    """Rows of one head, or of h heads side by side (over √h) or averaged (over h).
+
+    Side by side each has columns of its own, and offsets are the same for all heads. In a mean
+    each brings its entries to the same columns, with another norm if its keys are its own.
+    """
+    h, P = model.n_heads, lengths.size
+    if h == 1:
+        return _heavy_rows(model, lengths, sweep)
+    heads = [_heavy_rows(model, lengths, sweep * h + a) for a in range(h)]
+    squares = np.concatenate([head.squares for head in heads], axis=1)
+    rest = np.mean([head.rest for head in heads], axis=0)
+    own = [head.offsets for head in heads if head.offsets is not None]
+    offsets = np.mean(own, axis=0) if own else None
+    if model.combination != "mean":
+        columns = np.concatenate([a * P + head.columns for a, head in enumerate(heads)], axis=1)
+        offset = None if offsets is None else offsets / h**0.5
+        return HeavyRows(squares / h, rest, columns, offset, h)
+    size = h // model.n_key_heads
+    columns = np.concatenate(
+        [
+            head.columns if model.causal else (2 * (a // size) + 1) * head.columns % P
+            for a, head in enumerate(heads)
+        ],
+        axis=1,
+    )
+    return HeavyRows(squares / h**2, rest / h, columns, offsets)
+
+
 def _heavy_rows(model: SelfAttention, lengths: NDArray[np.intp], sweep: int) -> HeavyRows:
     """Rows with the given numbers of entries, of which all but one are kept if they are few."""
     d, P = model.head_dimension, lengths.size
-    K = min(_ENTRIES, int(lengths.max()) - 1)
+    K = min(max(_ENTRIES // model.n_heads, _LEAST_ENTRIES), int(lengths.max()) - 1)
     u = weyl_points(1 + P * sweep, P, (3 if model.causal else 2) * K + 1)
     even = u[:, [*range(K), -1]]
     within = (P * even) % 1 if model.causal else 0.5

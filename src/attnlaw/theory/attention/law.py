@@ -78,8 +78,8 @@ def law_of_attention(model: SelfAttention, order: str = "auto") -> Law:
         Heads, and what is made of them.
     order : "auto", "first", "powers", "norms", "tokens", "cavity" or "frozen"
         How much of a finite head is taken into account, from little to all; see Notes. "auto" is
-        "tokens", and "cavity" for a single head without a pattern at a large inverse temperature:
-        from 2.6 on, or 2.25 if the head is causal. Below, from 1.6 (1.25) on, it is a mixture of
+        "tokens", and "cavity" for heads without a pattern at a large inverse temperature: from 2.6
+        on, or 2.25 if they are causal. Below, from 1.6 (1.25) on, it is a mixture of
         both, whose errors have opposite signs. If head_dimension is below 3 it is "first" up to an
         inverse temperature of 0.8 and "cavity" above, with a warning.
 
@@ -148,8 +148,8 @@ def law_of_attention(model: SelfAttention, order: str = "auto") -> Law:
         raise invalid_argument(
             "order", "'first' or 'tokens' when there is an input_spectrum", order
         )
-    if order in ("frozen", "cavity") and (model.n_heads > 1 or spectrum):
-        raise invalid_argument("order", f"{order!r} for a single head alone", order)
+    if order == "frozen" and model.n_heads > 1:
+        raise invalid_argument("order", "'frozen' for a single head alone", order)
     if order == "frozen":
         return _frozen_law(model)
     scale, beta = small_scale(model.inverse_temperature)
@@ -229,15 +229,15 @@ def _best_order(model: SelfAttention) -> str:
             f"head_dimension {model.head_dimension} is below 3: scores of all rows follow one or "
             "two numbers for each token, which no law here knows; simulate_spectrum draws them.",
         )
-        alone = model.n_heads == 1 and model.input_spectrum is None and not model.has_pattern
-        return "cavity" if alone and model.inverse_temperature > _NARROW_BETA else "first"
+        plain = model.input_spectrum is None and not model.has_pattern
+        return "cavity" if plain and model.inverse_temperature > _NARROW_BETA else "first"
     share = _cavity_share(model)
     return "mixed" if 0 < share < 1 else ("cavity" if share else "tokens")
 
 
 def _cavity_share(model: SelfAttention) -> float:
     """Share of the cavity law in a mixture with that of order "tokens", which grows with β."""
-    if model.n_heads > 1 or model.input_spectrum is not None or model.has_pattern:
+    if model.input_spectrum is not None or model.has_pattern:
         return 0.0
     low, high = _CAUSAL_CHANGE if model.causal else _CHANGE
     return float(np.clip((model.inverse_temperature - low) / (high - low), 0.0, 1.0))
@@ -282,8 +282,6 @@ def _causal_law(model: SelfAttention, order: str) -> Law:
             )
     if model.has_pattern and order != "tokens":
         raise invalid_argument("order", "'tokens' for a head with a mean pattern", order)
-    if model.n_heads > 1 and order == "cavity":
-        raise invalid_argument("order", "'cavity' for a single head alone", order)
     scale, beta = small_scale(model.inverse_temperature)
     alone = model.window == 1 or model.alibi_slope > _ALONE
     alone = alone or (model.n_tokens == 2 and model.sink > 0)
