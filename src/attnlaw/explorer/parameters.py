@@ -241,7 +241,8 @@ def model_from(values: Mapping[str, Value], weights: Value = "") -> al.PooledSeq
         sampling=cast(Literal["token", "gaussian"], values["sampling"]),
         centred=bool(values.get("centred", True)),
     )
-    return replace(model, vocabulary=vocabulary_from(values, model))
+    words = vocabulary_from(values, model)
+    return model if words is None else replace(model, vocabulary=words)
 
 
 def vocabulary_from(

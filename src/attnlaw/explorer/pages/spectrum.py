@@ -1,14 +1,15 @@
 """Spectrum: the bulk law, its outliers and alignments, and trials laid over them."""
 
 from collections.abc import Callable
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import dash_mantine_components as dmc
 import numpy as np
 from dash import Dash
 
 import attnlaw as al
-from attnlaw._checks import invalid_argument
+from attnlaw._checks import Floats, invalid_argument
 from attnlaw.explorer.charts import Look, Trace, bars, figure, line, stem, vertical
 from attnlaw.explorer.controls import Control, Values
 from attnlaw.explorer.frame import Page, Reading, View, shown, tex
@@ -46,9 +47,9 @@ CONTROLS = (*RATIOS, *READING, *CORRELATION, *WEIGHTS, *VOCABULARY, *SIMULATION)
 def view(values: Values, look: Look, extra: Any) -> View:
     """Return law, outliers and numbers of the model, with the trials that belong to it."""
     model = model_from(values)
-    spike, critical, law = al.predict(model), al.thresholds(model), al.law(model)
+    spike, critical = al.predict(model), al.thresholds(model)
     job = finished_job(extra, values)
-    traces, top, right = _law_traces(law, spike, look)
+    traces, top, right = _law_traces(_bulk(model), spike, look)
     if job is not None:
         traces = [*_observed_traces(job, spike, look, top), *traces]
     picture = figure(
@@ -79,17 +80,53 @@ def _sentence(spike: al.results.Spike, critical: al.results.Thresholds) -> str:
     return f"The signal is lost in the bulk: it shows beyond a norm of {shown(norm)}."
 
 
-def _law_traces(law: Law, spike: al.results.Spike, look: Look) -> tuple[list[Trace], float, float]:
-    """Return the traces of the law, and the heights and widths that show them well."""
-    edge, outlier, mean = (
-        float(x) for x in (spike.bulk_edge, spike.top_eigenvalue, spike.mean_eigenvalue)
-    )
-    left = float(law.edges[0])
+class Bulk(NamedTuple):
+    """What is drawn of a law, whatever the signal."""
+
+    law: Law
+    x: Floats
+    density: Floats
+    top: float  # height that shows it well
+
+
+def _bulk(model: al.PooledSequences) -> Bulk:
+    """Return the law of the bulk; that of tokens that are alike is kept while the signal moves."""
+    if model.vocabulary is not None:
+        return _drawn(al.law(model))
+    numbers = float(model.vocab_ratio), float(model.sample_ratio), model.weights.tobytes()
+    return _kept_bulk(*numbers, model.correlation.tobytes(), model.sampling, model.centred)
+
+
+@lru_cache(maxsize=64)
+def _kept_bulk(
+    delta: float, gamma: float, weights: bytes, correlation: bytes, sampling: Any, centred: bool
+) -> Bulk:
+    w = np.frombuffer(weights)
+    R = np.frombuffer(correlation).reshape(len(w), len(w))
+    model = al.PooledSequences(
+        vocab_ratio=delta, sample_ratio=gamma, signal_norm=0.0, correlation=R, weights=w,
+        sampling=sampling, centred=centred,
+    )  # fmt: skip
+    return _drawn(al.law(model))
+
+
+def _drawn(law: Law) -> Bulk:
+    left, edge = float(law.edges[0]), float(law.edges[-1])
     half_turn = np.linspace(0, np.pi, 500)  # close to the edges, where the density is steep
     x = left + (edge - left) * (1 - np.cos(half_turn)) / 2
     density = law.density(x)
     inside = x > left + 0.03 * (edge - left)  # a hard edge is infinitely high
-    top = float(np.max(density[inside], initial=1e-9))
+    return Bulk(law, x, density, float(np.max(density[inside], initial=1e-9)))
+
+
+def _law_traces(
+    bulk: Bulk, spike: al.results.Spike, look: Look
+) -> tuple[list[Trace], float, float]:
+    """Return the traces of the law, and the heights and widths that show them well."""
+    law, x, density, top = bulk
+    edge, outlier, mean = (
+        float(x) for x in (spike.bulk_edge, spike.top_eigenvalue, spike.mean_eigenvalue)
+    )
     traces = [
         line(x, density, "law of the bulk"),
         vertical(edge, top, "edge of the bulk", look),
