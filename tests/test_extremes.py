@@ -76,6 +76,17 @@ def test_overlaps_of_numbers_beyond_bounds_are_refused():
             ArithmeticError,
             "cannot be told from a point",
         ),
+        (
+            lambda: (
+                al.law(
+                    al.SelfAttention(
+                        n_tokens=10**6, head_dimension=9, inverse_temperature=1e-3, n_heads=10
+                    )
+                ).support
+            ),
+            ArithmeticError,
+            "cannot be told from a point",
+        ),
         (lambda: (20 * al.MarchenkoPastur(1)).moment(10**3), OverflowError, "moments of a law"),
         (lambda: al.mean_weights(2**60), ValueError, "length must be at most 9007199254740992"),
         (lambda: al.last_token_weights(2**50), ValueError, "length must be small enough"),
@@ -92,6 +103,11 @@ def test_overlaps_of_numbers_beyond_bounds_are_refused():
             r"pooled must be of a size between 1e-30 and 1e\+30, got 1e\+200",
         ),
         (lambda: al.MarchenkoPastur(0.5).sample(2**40), ValueError, "n must be small enough"),
+        (
+            lambda: (al.MarchenkoPastur(3) @ al.MarchenkoPastur(2)).stieltjes(1.7e308),
+            ValueError,
+            r"z must be at most 1e\+150",
+        ),
         (lambda: al.MarchenkoPastur(20).stieltjes(5e-324), ValueError, "farther from the atoms"),
         (
             lambda: (al.MarchenkoPastur(2) + al.MarchenkoPastur(1e-30)).quantile(0.3),
@@ -122,6 +138,7 @@ def test_overlaps_of_numbers_beyond_bounds_are_refused():
         ),
     ],
 )
+@pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
 def test_numbers_beyond_reach_get_a_sentence(call, error, words):
     with pytest.raises(error, match=words):
         call()

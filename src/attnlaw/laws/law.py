@@ -161,6 +161,8 @@ class Law(ABC):
         if not np.isfinite(z).all():
             raise invalid_argument("z", "finite", z if z.ndim else z[()])
         flat = z.ravel().astype(np.complex128)
+        if flat.size and (size := float(np.abs(flat).max())) > 1e150:
+            raise invalid_argument("z", "at most 1e+150 in size", size)
         on_axis = flat.imag == 0
         if on_axis.any():
             x = flat.real[on_axis]

@@ -84,6 +84,8 @@ class ProfileLaw(NumericalLaw):
         if self.smoothing:
             far = self._reach * 2.0 ** np.arange(-12, 0.5, 0.5)
             seen = far[far * self._singular_density(far) > 1e-5]
+            if not seen.size:
+                raise ArithmeticError(f"the support of {self} cannot be told from a point.")
             everything = np.array([[0.0, min(2 * seen[-1], self._reach)]])
             pieces = tabulate(self._singular_density, everything, 1e-5, resolution=1e-5)
             return [_positive(piece) for piece in pieces]

@@ -226,6 +226,8 @@ def _balanced(rows: _Side, columns: _Side, h: int) -> tuple[_Side, _Side]:
     """
     from scipy.optimize import brentq
 
+    if not (rows.energy.min() > 0 and columns.energy.min() > 0):  # lost in rounding
+        return rows, columns
     by_rows = 1 / rows.energy
     by_columns = 1 / columns.energy
     if h > 1:
