@@ -137,7 +137,8 @@ def test_values_multiply_by_marchenko_pastur():
         ({"order": "powers"}, "order must be 'first', 'tokens' or 'cavity' for a causal head"),
         ({"order": "frozen"}, "order must be 'first', 'tokens' or 'cavity' for a causal head"),
         ({"input_spectrum": [1.0, 2.0]}, "input_spectrum must be None for the law of a causal"),
-        ({"order": "first", "window": 9}, "order must be 'tokens' for a head with a mean pattern"),
+        ({"order": "first", "window": 9}, "order must be 'tokens' for a head with a window or a"),
+        ({"order": "first", "sink": 0.5}, "order must be 'tokens' or 'cavity' for a head with a"),
         ({"inputs": np.eye(50)}, "inputs must be None for the law of a causal head"),
     ],
 )

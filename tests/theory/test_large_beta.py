@@ -319,8 +319,24 @@ def test_several_heads_follow_their_cavity_law(causal, combination):
         assert np.abs(other.cdf(values) - share)[seen].max() > 1.5 * gap
 
 
-def test_heads_with_a_pattern_have_no_cavity_law():
-    with pytest.raises(ValueError, match="order must be 'tokens' for a head with a mean pattern"):
-        al.law(head(50, 16, 4.0, causal=True, sink=0.5), order="cavity")
+def test_heads_over_a_sink_follow_their_cavity_law():
+    model = head(200, 64, 4.0, causal=True, sink=0.9)
+    law = al.law(model)
+    spectra = al.simulation.simulate_spectrum(model, n_trials=8, rng=5)
+    values = np.sort(spectra.ravel())
+    seen = values > 1e-13 * values[-1]
+    share = (np.arange(values.size) + 0.5) / values.size
+    gap = np.abs(law.cdf(values) - share)[seen].max()
+    assert gap < 0.03
+    means = spectra.mean(axis=1)
+    assert abs(means.mean() - law.moment(1)) < 5 * means.std(ddof=1) / means.size**0.5
+    others = [al.law(model, order="tokens"), al.law(head(200, 64, 4.0, causal=True))]
+    for other in others:  # resolvents that do not fluctuate, and no sink
+        assert np.abs(other.cdf(values) - share)[seen].max() > 2 * gap
+
+
+def test_windows_and_input_spectra_have_no_cavity_law():
+    with pytest.raises(ValueError, match="order must be 'tokens' for a head with a window or a"):
+        al.law(head(50, 16, 4.0, causal=True, alibi_slope=0.1), order="cavity")
     with pytest.raises(ValueError, match="order must be 'first' or 'tokens' when there is an"):
         al.law(head(50, 16, 4.0, input_spectrum=np.ones(50)), order="cavity")

@@ -12,6 +12,7 @@ is a matrix of many ranks, so that what is left of uniform attention, m_i = √i
 (docs/theory/large-beta.md, "Causal heads").
 """
 
+from dataclasses import replace
 from functools import lru_cache
 from math import isqrt
 
@@ -30,6 +31,7 @@ __all__ = ["cavity_law", "weyl_points"]
 _ROWS = 512
 _ENTRIES = 24
 _LEAST_ENTRIES = 6  # of each of several heads
+_FOR_MEAN = 8  # sweeps that tell how much energy a sink leaves
 _LEAST_ROWS = 128  # a power of two, like the number of rows
 _SWEEPS = 40
 _CAUSAL_ROWS = 768  # at most, of a causal head; with fewer tokens each has its row
@@ -41,7 +43,7 @@ _STRATA = 16  # neighbouring columns, that differ in the norms of their keys
 
 def cavity_law(model: SelfAttention) -> CavityLaw:
     """Return the law of a head, causal or not, or of several, by the cavity method."""
-    n = model.n_tokens
+    n = model.n_tokens - (1 if model.sink else 0)
     kernel = Kernel(model)
     h, is_mean = model.n_heads, model.combination == "mean"
     share = h if is_mean else 1
@@ -57,8 +59,22 @@ def cavity_law(model: SelfAttention) -> CavityLaw:
     n_sweeps = 15 + min(max(int(_CAUSAL_TOTAL / fewer) // n_rows, 12), 150)
     sweeps = [_rows_of_heads(model, lengths, sweep) for sweep in range(n_sweeps)]
     mean = float(causal_row_energies(kernel, n).mean()) / share
+    if model.sink:  # the share that it leaves of the exact energy, seen on the same rows
+        alone = [_rows_of_heads(replace(model, sink=0.0), lengths, t) for t in range(_FOR_MEAN)]
+        energy, whole = (
+            np.mean([_energies(rows, lengths) for rows in part])
+            for part in (sweeps[:_FOR_MEAN], alone)
+        )
+        mean *= float(energy / whole) if whole > 0 else 1.0
     cancelled = float(np.clip((_FEW - model.inverse_temperature) / (_FEW - _MANY), 0.0, 1.0))
     return CavityLaw(sweeps, mean, tokens=n / n_rows, cancelled=cancelled)
+
+
+def _energies(rows: HeavyRows, lengths: NDArray[np.intp]) -> Floats:
+    """Energies of causal rows: heavy entries and noise on top of offsets, which sum to zero."""
+    heavy = rows.squares.sum(axis=1) + rows.rest
+    offsets = np.zeros_like(heavy) if rows.offsets is None else rows.offsets
+    return np.asarray(heavy - rows.ratio * lengths * offsets**2)
 
 
 def weyl_points(first: int, n_points: int, n_coordinates: int) -> Floats:
@@ -123,8 +139,8 @@ def _heavy_rows(model: SelfAttention, lengths: NDArray[np.intp], sweep: int) -> 
     """Rows with the given numbers of entries, of which all but one are kept if they are few."""
     d, P = model.head_dimension, lengths.size
     K = min(max(_ENTRIES // model.n_heads, _LEAST_ENTRIES), int(lengths.max()) - 1)
-    u = weyl_points(1 + P * sweep, P, (3 if model.causal else 2) * K + 1)
-    even = u[:, [*range(K), -1]]
+    u = weyl_points(1 + P * sweep, P, (3 if model.causal else 2) * K + 2)
+    even = u[:, [*range(K), -2]]
     within = (P * even) % 1 if model.causal else 0.5
     ranks = np.argsort(np.argsort(even, axis=0), axis=0)
     strata = (ranks + within) / P  # each coordinate evenly
@@ -160,6 +176,10 @@ def _heavy_rows(model: SelfAttention, lengths: NDArray[np.intp], sweep: int) -> 
     if not model.causal:
         return HeavyRows(squares, rest, columns)
     offsets = np.sqrt(lengths) * np.where(lengths > 1, 1 / lengths - mean / total, 0.0)
+    if model.sink:  # whose score is one more, and which leaves its share to the others
+        sink = model.sink / (1 - model.sink) * lengths * np.exp(spread * ndtri(u[:, -1]) - top)
+        left = total / (total + sink)
+        return HeavyRows(squares * left[:, None] ** 2, rest * left**2, columns, offsets * left)
     return HeavyRows(squares, rest, columns, offsets)
 
 

@@ -78,8 +78,8 @@ def law_of_attention(model: SelfAttention, order: str = "auto") -> Law:
         Heads, and what is made of them.
     order : "auto", "first", "powers", "norms", "tokens", "cavity" or "frozen"
         How much of a finite head is taken into account, from little to all; see Notes. "auto" is
-        "tokens", and "cavity" for heads without a pattern at a large inverse temperature: from 2.6
-        on, or 2.25 if they are causal. Below, from 1.6 (1.25) on, it is a mixture of
+        "tokens", and "cavity" for heads without window or slope at a large inverse temperature:
+        from 2.6 on, or 2.25 if they are causal. Below, from 1.6 (1.25) on, it is a mixture of
         both, whose errors have opposite signs. If head_dimension is below 3 it is "first" up to an
         inverse temperature of 0.8 and "cavity" above, with a warning.
 
@@ -229,7 +229,7 @@ def _best_order(model: SelfAttention) -> str:
             f"head_dimension {model.head_dimension} is below 3: scores of all rows follow one or "
             "two numbers for each token, which no law here knows; simulate_spectrum draws them.",
         )
-        plain = model.input_spectrum is None and not model.has_pattern
+        plain = model.input_spectrum is None and not _has_reach(model)
         return "cavity" if plain and model.inverse_temperature > _NARROW_BETA else "first"
     share = _cavity_share(model)
     return "mixed" if 0 < share < 1 else ("cavity" if share else "tokens")
@@ -237,10 +237,15 @@ def _best_order(model: SelfAttention) -> str:
 
 def _cavity_share(model: SelfAttention) -> float:
     """Share of the cavity law in a mixture with that of order "tokens", which grows with β."""
-    if model.input_spectrum is not None or model.has_pattern:
+    if model.input_spectrum is not None or _has_reach(model):
         return 0.0
     low, high = _CAUSAL_CHANGE if model.causal else _CHANGE
     return float(np.clip((model.inverse_temperature - low) / (high - low), 0.0, 1.0))
+
+
+def _has_reach(model: SelfAttention) -> bool:
+    """Whether rows see the nearest tokens alone or most: a window or a slope."""
+    return bool(model.window is not None or model.alibi_slope)
 
 
 def _without_idle_pattern(model: SelfAttention) -> SelfAttention:
@@ -280,8 +285,10 @@ def _causal_law(model: SelfAttention, order: str) -> Law:
             raise invalid_argument(
                 name, "None for the law of a causal head (simulate answers)", "an array"
             )
-    if model.has_pattern and order != "tokens":
-        raise invalid_argument("order", "'tokens' for a head with a mean pattern", order)
+    if _has_reach(model) and order != "tokens":
+        raise invalid_argument("order", "'tokens' for a head with a window or a slope", order)
+    if model.sink and order == "first":
+        raise invalid_argument("order", "'tokens' or 'cavity' for a head with a sink", order)
     scale, beta = small_scale(model.inverse_temperature)
     alone = model.window == 1 or model.alibi_slope > _ALONE
     alone = alone or (model.n_tokens == 2 and model.sink > 0)

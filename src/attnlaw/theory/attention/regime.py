@@ -107,7 +107,7 @@ def warn_outside_regime(model: SelfAttention, order: str) -> None:
             warn_regime(
                 f"inverse_temperature {beta:g} is above {_MOST_CAUSAL_BETA:g}: single entries "
                 'rule the rows of a causal head, and a law of order "tokens" is off by about '
-                '0.05 at 2 and 0.2 at 4; order "cavity" is for heads without a pattern.',
+                '0.05 at 2 and 0.2 at 4; order "cavity" is for heads without window or slope.',
             )
         seen = effective_length(model)
         if model.has_pattern and seen < min(_LEAST_SEEN, model.n_tokens):
