@@ -177,7 +177,8 @@ def _heavy_rows(model: SelfAttention, lengths: NDArray[np.intp], sweep: int) -> 
         return HeavyRows(squares, rest, columns)
     offsets = np.sqrt(lengths) * np.where(lengths > 1, 1 / lengths - mean / total, 0.0)
     if model.sink:  # whose score is one more, and which leaves its share to the others
-        sink = model.sink / (1 - model.sink) * lengths * np.exp(spread * ndtri(u[:, -1]) - top)
+        score = np.minimum(spread * ndtri(u[:, -1]) - top, 300.0)
+        sink = model.sink / (1 - model.sink) * lengths * np.exp(score)
         left = total / (total + sink)
         return HeavyRows(squares * left[:, None] ** 2, rest * left**2, columns, offsets * left)
     return HeavyRows(squares, rest, columns, offsets)

@@ -197,6 +197,8 @@ def _law_of_order(model: SelfAttention, order: str) -> Law:
 
 def _mixture(model: SelfAttention, laws: list[Law]) -> Law:
     share = _cavity_share(model)
+    if all(isinstance(part, Discrete) for part in laws):  # rows of one token, all zero
+        return laws[0]
     return MixtureLaw(laws, [1 - share, share])
 
 
@@ -230,7 +232,8 @@ def _best_order(model: SelfAttention) -> str:
             "two numbers for each token, which no law here knows; simulate_spectrum draws them.",
         )
         plain = model.input_spectrum is None and not _has_reach(model)
-        return "cavity" if plain and model.inverse_temperature > _NARROW_BETA else "first"
+        large = model.inverse_temperature > _NARROW_BETA or model.sink > 0
+        return "cavity" if plain and large else "first"
     share = _cavity_share(model)
     return "mixed" if 0 < share < 1 else ("cavity" if share else "tokens")
 
