@@ -102,6 +102,25 @@ def test_overlaps_of_numbers_beyond_bounds_are_refused():
             ValueError,
             r"pooled must be of a size between 1e-30 and 1e\+30, got 1e\+200",
         ),
+        (
+            lambda: al.simulate(
+                al.QueryAttention(
+                    n_tokens=2**40,
+                    informative_tokens=4,
+                    dimension=9,
+                    n_samples=2,
+                    length=11,
+                    informative_share=0.5,
+                    signal_norm=1,
+                    marker_norm=1,
+                    query_overlap=0.5,
+                    inverse_temperature=1,
+                ),
+                rng=0,
+            ),
+            ValueError,
+            "n_tokens must be small enough",
+        ),
         (lambda: al.MarchenkoPastur(0.5).sample(2**40), ValueError, "n must be small enough"),
         (
             lambda: (al.MarchenkoPastur(3) @ al.MarchenkoPastur(2)).stieltjes(1.7e308),
@@ -186,6 +205,7 @@ def test_cdfs_of_attention_do_not_fall(n, d, beta, causal):
 
 def test_sizes_of_frequencies_and_directions_do_not_matter():
     assert al.effective_vocabulary([1e300, 1e300], 1e-300) == 2.0
+    assert al.Discrete([1, 3], [1.7e308, 1.7e308]).moment(1) == 2.0
     usual = al.spiked_correlation(2.0, [1.0, 2.0, 3.0])
     np.testing.assert_allclose(al.spiked_correlation(2.0, [1e300, 2e300, 3e300]), usual)
 

@@ -344,8 +344,9 @@ class Discrete(FreeLaw):
         h = np.ones(t.size) if weights is None else real_array("weights", weights, ndim=1)
         if h.shape != t.shape:
             raise invalid_argument("weights", f"of length {t.size}, like the atoms", h)
-        if (h < 0).any() or not h.sum() > 0:
+        if (h < 0).any() or not h.max() > 0:
             raise invalid_argument("weights", "at least 0, and not all 0", h.tolist())
+        h = h / h.max()  # whatever their size
         super().__init__(Expression(PointMasses.of(t, h)))
 
     def _intervals(self) -> Floats:

@@ -7,6 +7,7 @@ from scipy.sparse import csr_array
 
 from attnlaw._checks import Floats, Random, invalid_argument
 from attnlaw._dispatch import answers
+from attnlaw._machine import require_memory
 from attnlaw.models.query_attention import QueryAttention
 from attnlaw.results import Alignment
 from attnlaw.simulation.pooled import covariance, leading_eigenpairs
@@ -63,8 +64,9 @@ def sample_query_attention(model: QueryAttention, rng: np.random.Generator) -> F
     marker.
     Informative tokens are the first rows of the table, +1 before −1.
     """
-    _, V, N = model.sizes
+    d, V, N = model.sizes
     n_informative, L = model.informative_tokens, model.length
+    require_memory(8.0 * (2 * V * d + 5 * N * L), "n_tokens", V, "numbers of a trial")
     Z, h = (_learned_table if model.query == "learned" else _given_table)(model, rng)
     half = n_informative // 2
     labels = rng.choice(2, size=(N, 1))
