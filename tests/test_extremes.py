@@ -87,6 +87,11 @@ def test_overlaps_of_numbers_beyond_bounds_are_refused():
             ArithmeticError,
             "cannot be told from a point",
         ),
+        (
+            lambda: (al.MarchenkoPastur(1e-30) + al.MarchenkoPastur(1e-200)).support,
+            ArithmeticError,
+            "cannot be told from a point",
+        ),
         (lambda: (20 * al.MarchenkoPastur(1)).moment(10**3), OverflowError, "moments of a law"),
         (lambda: al.mean_weights(2**60), ValueError, "length must be at most 9007199254740992"),
         (lambda: al.last_token_weights(2**50), ValueError, "length must be small enough"),

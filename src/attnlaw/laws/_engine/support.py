@@ -60,6 +60,8 @@ def intervals(law: Expression) -> Floats:
     low, high = np.where(np.abs(ends) < 1e-24 * law.bound, 0.0, ends)  # a hard edge
     real = ~(np.abs(high - low) <= 1e-13 * law.bound) & np.isfinite(low + high)
     low, high = low[real], high[real]
+    if not len(low):
+        raise ArithmeticError("the support of a law cannot be told from a point.")
     outer = int(np.argmax(low - high))  # the gap through infinity has low > high
     inner = np.flatnonzero(low < high)
     inner = inner[np.argsort(low[inner])]
