@@ -126,6 +126,20 @@ def test_overlaps_of_numbers_beyond_bounds_are_refused():
             ValueError,
             "n_tokens must be small enough",
         ),
+        (
+            lambda: al.QueryAttention(
+                n_tokens=64,
+                informative_tokens=4,
+                dimension=9,
+                n_samples=2,
+                length=11,
+                informative_share=0.5,
+                signal_norm=1e200,
+                marker_norm=1,
+            ),
+            ValueError,
+            r"signal_norm must be at most 1e\+100",
+        ),
         (lambda: al.MarchenkoPastur(0.5).sample(2**40), ValueError, "n must be small enough"),
         (
             lambda: (al.MarchenkoPastur(3) @ al.MarchenkoPastur(2)).stieltjes(1.7e308),

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from attnlaw._checks import Floats, choice, count, invalid_argument, scalar
+from attnlaw._checks import LARGEST, Floats, choice, count, invalid_argument, scalar
 from attnlaw.models.base import Model, Sizes, set_field
 from attnlaw.results import Alignment
 
@@ -83,7 +83,7 @@ class QueryAttention(Model[Alignment]):
             words = f"an even number below the {self.n_tokens} tokens"
             raise invalid_argument("informative_tokens", words, n)
         for name in ("signal_norm", "marker_norm", "inverse_temperature"):
-            set_field(self, name, scalar(name, getattr(self, name), at_least=0))
+            set_field(self, name, scalar(name, getattr(self, name), at_least=0, at_most=LARGEST))
         share = scalar("informative_share", self.informative_share, above=0, below=1)
         set_field(self, "informative_share", share)
         overlap = scalar("query_overlap", self.query_overlap, at_least=0, at_most=1)
