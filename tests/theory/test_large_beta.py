@@ -78,7 +78,8 @@ def test_small_heads_have_a_possible_law_at_every_temperature(n, d, causal, qk_n
         x = np.r_[0.0, np.geomspace(1e-300, 1e8, 300)]
         cdf = law.cdf(x)
         assert (np.diff(cdf) >= 0).all()
-        assert (cdf[0] >= 0) & (cdf[-1] == 1)
+        assert cdf[0] >= 0
+        assert 1 - 1e-14 < cdf[-1] <= 1  # rounding error of a sum of masses
         assert (law.density(x) >= 0).all()
         assert 0 <= law.moment(1) <= n - 1 + 1e-9
         assert 1 - 1e-9 <= al.predict(model).squared_frobenius_norm <= n + 1e-9
