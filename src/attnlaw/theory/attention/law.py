@@ -102,7 +102,7 @@ def law_of_attention(model: SelfAttention, order: str = "auto") -> Law:
       law is smoothed over 1 % of a singular value
       (docs/theory/realistic-heads.md, "Step 3: the energy of single rows").
     - "cavity": rows whose largest entries are kept one by one, and resolvents that fluctuate with
-      them (docs/theory/large-beta.md, "Fluctuating resolvents"). It takes about a second;
+      them (docs/theory/large-beta.md, "Fluctuating resolvents"). It takes one or two seconds;
       laws of equal heads are computed once.
     - "frozen": β → ∞, where a row is a single 1 and AAᵀ counts how often a key is the best of n.
       Given its norm s that is Poisson with mean λ(s) = n ∫ φ(x) F(sx)^{n−1} dx, F(t) = E Φ(t/s),
