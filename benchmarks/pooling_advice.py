@@ -112,11 +112,15 @@ def encoder_folder(name: str) -> Path:
     package, path, _ = TABLES[name]
     file = example_file(package, path)
     folder = Path(tempfile.mkdtemp())
-    for kind in (transformers.AutoModel, transformers.AutoTokenizer):
-        loaded = kind.from_pretrained(file.parent, gguf_file=file.name, local_files_only=True)
-        if kind is transformers.AutoTokenizer and loaded.pad_token is None:
-            loaded.pad_token = loaded.eos_token
-        loaded.save_pretrained(folder)
+    place = {"gguf_file": file.name, "local_files_only": True}
+    read = transformers.AutoModel.from_pretrained(file.parent, **place)
+    del read.config.quantization_config  # its weights are plain numbers now
+    plain = transformers.AutoModel.from_config(read.config)
+    plain.load_state_dict(read.state_dict())
+    plain.save_pretrained(folder)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(file.parent, **place)
+    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+    tokenizer.save_pretrained(folder)
     return folder
 
 
