@@ -23,6 +23,7 @@ from attnlaw._checks import (
     invalid_argument,
     random_generator,
     real_array,
+    refuse_masked,
 )
 from attnlaw._machine import require_memory
 from attnlaw.laws._engine import expression as ex
@@ -155,6 +156,7 @@ class Law(ABC):
 
     def stieltjes(self, z: ArrayLike) -> Any:
         """Stieltjes transform ∫ν(dx)/(x−z), for complex z or real z outside the support."""
+        refuse_masked("z", z)
         z = np.asarray(z)
         if z.dtype.kind not in "fiuc":
             raise invalid_argument("z", "made of numbers", z)
