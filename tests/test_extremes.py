@@ -141,6 +141,8 @@ def test_overlaps_of_numbers_beyond_bounds_are_refused():
             ValueError,
             r"signal_norm must be at most 1e\+100",
         ),
+        (lambda: 10**400 * al.MarchenkoPastur(0.5), ValueError, "must be finite"),
+        (lambda: al.Discrete([0.5]).moment(2**31), ValueError, "k must be at most 1000"),
         (lambda: al.MarchenkoPastur(0.5).sample(2**40), ValueError, "n must be small enough"),
         (
             lambda: (al.MarchenkoPastur(3) @ al.MarchenkoPastur(2)).stieltjes(1.7e308),

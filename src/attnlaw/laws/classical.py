@@ -214,7 +214,7 @@ class WishartProduct(ClosedFormLaw):
         """Return x = z/κ, s, w and D at points z > 0 of the bulk."""
         _, scale, delta, gamma, p, linear, lower, left, right = self._cubic
         x = z / scale
-        w = np.sqrt((z - lower) * (left.distance(z) * -right.distance(z)))
+        w = np.sqrt(np.maximum((z - lower) * (left.distance(z) * -right.distance(z)), 0.0))
         w *= p**0.5 * scale**-1.5
         third = ((1 - x) + (delta + gamma)) / 3
         square = third * third

@@ -285,6 +285,8 @@ def _number(name: str, value: Any) -> float | None:
         return None
     try:
         number = float(value)
+    except OverflowError:
+        raise invalid_argument(name, "finite", value) from None
     except (TypeError, ValueError):
         return None
     if not np.isfinite(number):

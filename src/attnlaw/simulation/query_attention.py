@@ -67,6 +67,7 @@ def sample_query_attention(model: QueryAttention, rng: np.random.Generator) -> F
     d, V, N = model.sizes
     n_informative, L = model.informative_tokens, model.length
     require_memory(8.0 * (2 * V * d + 5 * N * L), "n_tokens", V, "numbers of a trial")
+    require_memory(16.0 * d * d, "dimension", d, "covariances")
     Z, h = (_learned_table if model.query == "learned" else _given_table)(model, rng)
     half = n_informative // 2
     labels = rng.choice(2, size=(N, 1))
