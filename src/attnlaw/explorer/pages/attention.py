@@ -295,19 +295,20 @@ def _code(values: Values) -> str:
     head = head_from(values)
     draws = f"n_trials={values['n_draws']}, rng={values['seed']}"
     layers = f', depth={head.depth}, combination="mean"' if head.depth > 1 else ""
-    order = ', order="first"' if head.inverse_temperature <= LARGE_BETA else ""
+    has_limit = head.inverse_temperature <= LARGE_BETA
+    limit = 'print(al.predict(head, order="first"))    # the limit\n' if has_limit else ""
     numbers = (
-        f"print(al.predict(head{order}))    # the limit\n"
-        "print(al.predict(head))                   # a finite head\n"
+        f"{limit}print(al.predict(head))                   # a finite head\n"
         f"print(al.simulate(head, {draws}))\n\n"
     )
+    laws = '"limit": al.law(head, order="first"), ' if has_limit else ""
     return (
         "import matplotlib.pyplot as plt\n\nimport attnlaw as al\n\nhead = al.SelfAttention(\n"
         f"    n_tokens={values['n_tokens']}, head_dimension={values['head_dimension']},\n"
         f"    inverse_temperature={values['inverse_temperature']:g}, "
         f"n_heads={values['n_heads']}, causal={values['causal']}{layers},\n)\n"
         f"{numbers if head.depth == 1 else ''}"
-        f'laws = {{"limit": al.law(head{order}), "finite head": al.law(head)}}\n'
+        f'laws = {{{laws}"finite head": al.law(head)}}\n'
         f"squared = al.simulation.simulate_spectrum(head, {draws})\n"
         "al.plotting.plot_spectrum(squared, laws, logarithmic=True)\n"
         "plt.show()\n"
