@@ -241,6 +241,18 @@ def test_a_ridge_that_is_tiny_beside_the_variance_is_solved_all_the_same():
     np.testing.assert_allclose(found, usual, rtol=1e-5)
 
 
+def test_laws_of_tiny_scale_have_a_density():
+    law = -1e-300 * al.MarchenkoPastur(20)
+    usual = al.MarchenkoPastur(20).density(15.0)
+    np.testing.assert_allclose(law.density(-15e-300) * 1e-300, usual, rtol=1e-12)
+
+
+def test_a_need_of_samples_is_found_at_every_signal():
+    needs = al.plan(model(vocab_ratio=1e-3, signal_norm=[1e-140, 1.0, 1e70, 1e140]), 0.5)
+    assert needs.sample_ratio[0] == 0
+    np.testing.assert_allclose(needs.sample_ratio[3] / needs.sample_ratio[2], 1e140, rtol=1e-9)
+
+
 def test_a_vocabulary_that_is_rounded_is_said():
     with pytest.warns(al.RegimeWarning, match="4 tokens, a multiple of 2, stand for d/δ = 5"):
         al.simulate(model(vocab_ratio=0.8), 4, rng=0)

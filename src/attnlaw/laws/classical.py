@@ -138,7 +138,7 @@ class MarchenkoPastur(ClosedFormLaw):
     def _density_inside(self, x: Floats) -> Floats:
         sign, scale, c = self._constants
         z = sign * x
-        return self._half_width(z) / (np.pi * c * scale * z)
+        return self._half_width(z) / scale / (np.pi * c * z)
 
     def _cdf_inside(self, x: Floats) -> Floats:
         sign, scale, c = self._constants

@@ -123,10 +123,10 @@ def _zeta(norm: Floats, delta: Floats, gamma: Floats, snr: float, *, token: bool
 
 
 def _sample_ratio(zeta: Floats, norm: Floats, delta: Floats, snr: float, *, token: bool) -> Floats:
-    q = zeta / np.maximum(ceiling(norm, delta), TINY) if token else zeta
+    q = np.minimum(zeta / np.maximum(ceiling(norm, delta), TINY), 1.0) if token else zeta
     t = np.maximum(spike_parameter(norm, delta, snr, token=token), TINY)
-    excess = (1 - q) * t**2 - delta  # q < ζ_pop = 1 − δ/t²
-    gamma = np.maximum(t * excess, 0.0) / (q * t**2 + (1 + delta) * t + 2 * delta)
+    excess = (1 - q) * t - delta / t  # q < ζ_pop = 1 − δ/t²
+    gamma = np.maximum(excess, 0.0) / (q + (1 + delta) / t + 2 * delta / t / t)
     return np.asarray(gamma)
 
 
