@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from extreme_calls import fuzz
+from extreme_calls import finding, fuzz
 
 import attnlaw as al
 
@@ -242,15 +242,21 @@ def test_a_ridge_that_is_tiny_beside_the_variance_is_solved_all_the_same():
 
 
 def test_laws_of_tiny_scale_have_a_density():
-    law = -1e-300 * al.MarchenkoPastur(20)
     usual = al.MarchenkoPastur(20).density(15.0)
-    np.testing.assert_allclose(law.density(-15e-300) * 1e-300, usual, rtol=1e-12)
+    found = (-1e-100 * al.MarchenkoPastur(20)).density(-15e-100)
+    np.testing.assert_allclose(found * 1e-100, usual, rtol=1e-12)
+    product = al.MarchenkoPastur(0.5) @ al.MarchenkoPastur(0.4)
+    for law in (product, al.Semicircle()):
+        small = 1e-100 * law
+        np.testing.assert_allclose(small.density(1e-100) * 1e-100, law.density(1.0), rtol=1e-11)
+        np.testing.assert_allclose(small.cdf(1e-100), law.cdf(1.0), rtol=1e-11)
+        with pytest.raises(ValueError, match="scale must be at least 1e-100 in size"):
+            law * 1e-200
 
 
-def test_a_need_of_samples_is_found_at_every_signal():
-    needs = al.plan(model(vocab_ratio=1e-3, signal_norm=[1e-140, 1.0, 1e70, 1e140]), 0.5)
-    assert needs.sample_ratio[0] == 0
-    np.testing.assert_allclose(needs.sample_ratio[3] / needs.sample_ratio[2], 1e140, rtol=1e-9)
+@pytest.mark.parametrize(("call", "seed"), [("plan", 52_040_567), ("ask law", 52_032_636)])
+def test_what_the_fuzzer_found_stays_repaired(call, seed):
+    assert finding(call, seed) is None
 
 
 def test_a_vocabulary_that_is_rounded_is_said():

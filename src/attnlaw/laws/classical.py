@@ -132,18 +132,19 @@ class MarchenkoPastur(ClosedFormLaw):
 
     def _half_width(self, z: Floats) -> Floats:
         """Im t = √((λ₊−x)(x−λ₋))/2 at z > 0, in units of the scale."""
-        left, right = self._ends
-        return np.asarray(0.5 * np.sqrt(np.maximum(left.distance(z) * -right.distance(z), 0.0)))
+        _, scale, _ = self._constants
+        left, right = (end.distance(z) / scale for end in self._ends)
+        return np.asarray(0.5 * np.sqrt(np.maximum(left * -right, 0.0)))
 
     def _density_inside(self, x: Floats) -> Floats:
-        sign, scale, c = self._constants
+        sign, _, c = self._constants
         z = sign * x
-        return self._half_width(z) / scale / (np.pi * c * z)
+        return self._half_width(z) / (np.pi * c * z)
 
     def _cdf_inside(self, x: Floats) -> Floats:
         sign, scale, c = self._constants
         z = sign * x
-        t = 0.5 * (z / scale - 1 - c) + 1j * (self._half_width(z) / scale)
+        t = 0.5 * (z / scale - 1 - c) + 1j * self._half_width(z)
         # Φ = log t + log(1+cy) + (cy − log(1+cy))/c with cy = c/t = conj(t)
         phase = np.arctan2(t.imag, t.real + c) + bent_argument(t.conj()) / c
         above: Floats = phase / np.pi

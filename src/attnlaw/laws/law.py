@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._checks import (
-    LARGEST,
     Complexes,
     Floats,
     Random,
@@ -27,7 +26,7 @@ from attnlaw._checks import (
 )
 from attnlaw._machine import require_memory
 from attnlaw.laws._engine import expression as ex
-from attnlaw.laws._engine.expression import Expression, PointMasses, describe
+from attnlaw.laws._engine.expression import Expression, PointMasses, describe, plain_number
 from attnlaw.laws._engine.quantiles import QuantileTable
 
 __all__ = ["Atom", "Law", "MixtureLaw", "NumericalLaw"]
@@ -224,7 +223,7 @@ class Law(ABC):
 
         if isinstance(other, Law):
             return law_of(ex.additive_convolution(self._expression, other._expression))
-        shift = _number("shift", other)
+        shift = plain_number("shift", other)
         if shift is None:
             return NotImplemented
         expression = self._expression
@@ -233,7 +232,7 @@ class Law(ABC):
     def __mul__(self, other: object) -> "Law":
         from attnlaw.laws._engine.algebra import law_of
 
-        scale = _number("scale", other)
+        scale = plain_number("scale", other)
         if scale is None:
             return NotImplemented
         return law_of(ex.scaled(self._expression, scale))
@@ -247,14 +246,14 @@ class Law(ABC):
     def __sub__(self, other: object) -> "Law":
         if isinstance(other, Law):
             return self + other * -1.0
-        shift = _number("shift", other)
+        shift = plain_number("shift", other)
         return NotImplemented if shift is None else self + -shift
 
     def __rsub__(self, other: object) -> "Law":
         return -self + other
 
     def __truediv__(self, other: object) -> "Law":
-        scale = _number("scale", other)
+        scale = plain_number("scale", other)
         if scale is None:
             return NotImplemented
         if scale == 0:
@@ -273,29 +272,6 @@ class Law(ABC):
         return describe(self._expression)
 
     __array_ufunc__ = None  # numpy scalars leave `scalar * law` to us
-
-
-SMALLEST = 1e-300
-"""Smallest scale of a law: the inverse is finite."""
-
-
-def _number(name: str, value: Any) -> float | None:
-    """Return a real scalar as a checked float, or None for anything else."""
-    if np.ndim(value) or not np.isrealobj(value) or isinstance(value, str | bytes | None):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        raise invalid_argument(name, "finite", value) from None
-    except (TypeError, ValueError):
-        return None
-    if not np.isfinite(number):
-        raise invalid_argument(name, "finite", number)
-    if abs(number) > LARGEST:
-        raise invalid_argument(name, f"at most {LARGEST:g} in size", number)
-    if name == "scale" and 0 < abs(number) < SMALLEST:
-        raise invalid_argument(name, f"at least {SMALLEST:g} in size", number)
-    return number
 
 
 class NumericalLaw(Law):

@@ -125,8 +125,10 @@ def _zeta(norm: Floats, delta: Floats, gamma: Floats, snr: float, *, token: bool
 def _sample_ratio(zeta: Floats, norm: Floats, delta: Floats, snr: float, *, token: bool) -> Floats:
     q = np.minimum(zeta / np.maximum(ceiling(norm, delta), TINY), 1.0) if token else zeta
     t = np.maximum(spike_parameter(norm, delta, snr, token=token), TINY)
-    excess = (1 - q) * t - delta / t  # q < ζ_pop = 1 − δ/t²
-    gamma = np.maximum(excess, 0.0) / (q + (1 + delta) / t + 2 * delta / t / t)
+    m = np.maximum(t, 1.0)  # divides both sides twice, so that t² cannot overflow
+    r, d = t / m, delta / m / m
+    excess = (1 - q) * r**2 - d  # q < ζ_pop = 1 − δ/t²
+    gamma = np.maximum(t * excess, 0.0) / (q * r**2 + (1 + delta) * (r / m) + 2 * d)
     return np.asarray(gamma)
 
 

@@ -9,11 +9,11 @@ base at once.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from attnlaw._checks import Floats, frozen
+from attnlaw._checks import LARGEST, Floats, frozen, invalid_argument
 
 _SUM, _PRODUCT, _ATOM = range(3)  # how tightly the outermost operation binds
 
@@ -342,3 +342,26 @@ def _masses(masses: PointMasses) -> str:
     if (h == h[0]).all():
         return f"Discrete([{atoms}])"
     return f"Discrete([{atoms}], [{', '.join(map(number, h))}])"
+
+
+SMALLEST = 1e-100
+"""Smallest scale of a law: cubes of its numbers do not vanish."""
+
+
+def plain_number(name: str, value: Any) -> float | None:
+    """Return a real scalar as a checked float, or None for anything else."""
+    if np.ndim(value) or not np.isrealobj(value) or isinstance(value, str | bytes | None):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        raise invalid_argument(name, "finite", value) from None
+    except (TypeError, ValueError):
+        return None
+    if not np.isfinite(number):
+        raise invalid_argument(name, "finite", number)
+    if abs(number) > LARGEST:
+        raise invalid_argument(name, f"at most {LARGEST:g} in size", number)
+    if name == "scale" and 0 < abs(number) < SMALLEST:
+        raise invalid_argument(name, f"at least {SMALLEST:g} in size", number)
+    return number
