@@ -10,7 +10,7 @@ from attnlaw.laws.cavity import _observed_walk
 from attnlaw.theory.attention.causal import causal_energies, causal_head
 from attnlaw.theory.attention.kernel import Kernel
 from attnlaw.theory.attention.profiles import tokens_term_energy
-from attnlaw.theory.attention.rows import row_energies, row_means
+from attnlaw.theory.attention.rows import mean_energies, row_energies, row_means
 
 pytestmark = pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
 
@@ -170,6 +170,48 @@ def test_every_kind_of_law_has_the_exact_second_moment(kind, causal):
     outside = law.weights[0] if kind == "mixed" else float("cavity" not in kind)
     term = causal_head(model).term_energy if causal else tokens_term_energy(model)
     assert_allclose(law.moment(1) + outside * term, exact, rtol=1e-6)
+
+
+def drawn_energies_over_sink(m, d, beta, sink, n_draws):
+    """m Σ_j (A_j − (1 − A_0)/m)² of drawn rows of m entries beside a sink, and without it."""
+    rng = np.random.default_rng(3)
+    norm = np.sqrt(rng.chisquare(d, (n_draws, 1)) / d)
+    g = np.exp(beta * norm * rng.standard_normal((n_draws, m + 1)))
+    g[:, 0] *= m * sink / (1 - sink)
+    others = g[:, 1:] - g[:, 1:].mean(axis=1, keepdims=True)
+    squares = m * np.sum(others**2, axis=1)
+    return squares / g.sum(axis=1) ** 2, squares / g[:, 1:].sum(axis=1) ** 2
+
+
+@pytest.mark.parametrize(("m", "sink"), [(2, 0.3), (9, 0.6), (40, 0.9)])
+def test_energy_over_a_sink_is_that_of_drawn_rows(m, sink):
+    d, beta = 24, 0.9
+    kernel = Kernel(head(60, d, beta))
+    exact = float(mean_energies(kernel, np.array([float(m)]), sink=sink)[0])
+    plain = float(mean_energies(kernel, np.array([float(m)]))[0])
+    drawn, without = drawn_energies_over_sink(m, d, beta, sink, 40_000)
+    error = drawn.std() / len(drawn) ** 0.5
+    assert abs(drawn.mean() - exact) < 5 * error
+    assert abs(without.mean() - plain) < 5 * without.std() / len(drawn) ** 0.5
+    assert abs(drawn.mean() - plain * (1 - sink) ** 2) > 5 * error  # the share at β = 0
+
+
+@pytest.mark.parametrize("more", [{}, {"window": 12}, {"n_heads": 3}, {"qk_norm": True}])
+def test_laws_over_a_sink_have_the_exact_second_moment(more):
+    n, sink = 60, 0.5
+    model = head(n, 20, 0.9, causal=True, sink=sink, **more)
+    lengths = np.minimum(np.arange(1.0, n), more.get("window", n))
+    exact = mean_energies(Kernel(model), lengths, sink=sink).sum() / n
+    assert_allclose(al.law(model).moment(1) + causal_head(model).term_energy, exact, rtol=1e-6)
+
+
+def test_cavity_laws_over_a_sink_have_the_exact_second_moment():
+    model = head(60, 20, 4.0, causal=True, sink=0.5)
+    exact = mean_energies(Kernel(model), np.arange(1.0, 60), sink=0.5)
+    assert_allclose(al.law(model).moment(1), exact.mean(), rtol=1e-6)  # of rows with an entry
+    seen = np.sum(al.simulation.simulate_spectrum(model, n_trials=400, rng=1), axis=-1)
+    error = seen.std(ddof=1) / len(seen) ** 0.5
+    assert abs(seen.mean() - exact.sum()) < 5 * error
 
 
 def test_wide_rows_have_the_energies_of_others():

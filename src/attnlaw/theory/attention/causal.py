@@ -81,6 +81,17 @@ def causal_head(model: SelfAttention) -> CausalHead:
         exact = decayed_energies(kernel, model.alibi_slope, tokens.places)
         ratio = exact / np.maximum(row_energies(kernel, lengths), 1e-300)
         blocks, noise, term = blocks * ratio, noise * ratio, term * ratio
+    left, left_weights = _left_by_sink(kernel, model.sink)
+    if model.sink:
+        ratio = np.broadcast_to(left @ left_weights, noise.shape)
+        left = left / (left @ left_weights)[:, None]
+        if means is not None:  # the exact energy of a row, and its exact mean over all norms
+            sunk = _means_of_bins(kernel, model.window, bins, shift, sink=model.sink)
+            own, plain = (row_energies(kernel, lengths, sink=q) for q in (model.sink, 0.0))
+            scale = (sunk / np.maximum(own @ w, 1e-300)) * (plain @ w / np.maximum(means, 1e-300))
+            exact = own / np.maximum(plain, 1e-300) * scale[:, None]
+            ratio = np.where(plain > 0, exact, ratio)
+        blocks, noise, term = blocks * ratio, noise * ratio, term * ratio
     felt = np.array([mode.degree > 1 and mode.ratio < _STRUCTURE for mode in modes] + [True])
     entries = Entries(kernel, [m for m, f in zip(modes, felt, strict=False) if not f], _SCORES)
     live = tokens.counts * (lengths > 1)  # a row with a single entry has no energy at all
@@ -90,7 +101,6 @@ def causal_head(model: SelfAttention) -> CausalHead:
     gamma = np.broadcast_to(kernel.of_columns(gamma)[:, None], (len(gamma), bins.size, w.size))
     rows = 1 + (rows - 1) / h**0.5
     columns = 1 + (columns - 1) / (kernel.h_keys if kernel.is_mean else 1) ** 0.5
-    left, left_weights = _left_by_sink(kernel, model.sink)
     kinds = (w[:, None] * _STRATA).ravel()
 
     def spread(variances: Floats, factors: Floats) -> Floats:
@@ -167,11 +177,13 @@ def _tokens(model: SelfAttention, n: int) -> _Tokens:
     return _Tokens(bins, counts, lengths, np.maximum(seen, 1.0), places)
 
 
-def _means_of_bins(kernel: Kernel, window: int | None, bins: Floats, shift: int) -> Floats:
+def _means_of_bins(
+    kernel: Kernel, window: int | None, bins: Floats, shift: int, *, sink: float = 0.0
+) -> Floats:
     """Exact energy of a row, the mean of those in each bin: of min(i + shift, window) entries."""
     n_rows = int(bins.sum())
     longest = min(n_rows, window or n_rows)
-    rows = causal_row_energies(kernel, longest + shift)[shift:]
+    rows = causal_row_energies(kernel, longest + shift, sink=sink)[shift:]
     last = np.cumsum(bins).astype(np.intp)
     total = np.append(0.0, np.cumsum(np.r_[rows, np.full(n_rows - longest, rows[-1])]))
     return np.asarray((total[last] - total[last - bins.astype(np.intp)]) / bins)

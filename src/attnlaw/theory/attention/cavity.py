@@ -24,7 +24,11 @@ from attnlaw._checks import Floats
 from attnlaw.laws import CavityLaw, HeavyRows
 from attnlaw.models import SelfAttention
 from attnlaw.theory.attention.kernel import Kernel
-from attnlaw.theory.attention.rows import causal_row_energies, mean_energies
+from attnlaw.theory.attention.rows import (
+    WIDEST_OVER_SINK,
+    causal_row_energies,
+    mean_energies,
+)
 
 __all__ = ["cavity_law", "weyl_points"]
 
@@ -58,8 +62,10 @@ def cavity_law(model: SelfAttention) -> CavityLaw:
     lengths = ((np.arange(n_rows) + 0.5) * (n / n_rows)).astype(np.intp) + 1
     n_sweeps = 15 + min(max(int(_CAUSAL_TOTAL / fewer) // n_rows, 12), 150)
     sweeps = [_rows_of_heads(model, lengths, sweep) for sweep in range(n_sweeps)]
-    mean = float(causal_row_energies(kernel, n).mean()) / share
-    if model.sink:  # the share that it leaves of the exact energy, seen on the same rows
+    is_wide = kernel.row_beta * kernel.norms.max() > WIDEST_OVER_SINK
+    sink = 0.0 if is_wide else model.sink
+    mean = float(causal_row_energies(kernel, n, sink=sink).mean()) / share
+    if model.sink and is_wide:  # the share that it leaves, seen on the same rows
         alone = [_rows_of_heads(replace(model, sink=0.0), lengths, t) for t in range(_FOR_MEAN)]
         energy, whole = (
             np.mean([_energies(rows, lengths) for rows in part])

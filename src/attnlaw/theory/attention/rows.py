@@ -26,6 +26,7 @@ from attnlaw.theory.attention.kernel import (
 )
 
 __all__ = [
+    "WIDEST_OVER_SINK",
     "causal_row_energies",
     "decayed_energies",
     "finite_rows",
@@ -37,6 +38,7 @@ __all__ = [
 _SCORES = 301
 
 _WIDE = 6.0  # spread of scores from which integrals are taken over u = tg
+WIDEST_OVER_SINK = 17.0  # spread of scores above which the energy over a sink does not change
 _FROZEN = 18.0  # spread of scores above which coefficients of blocks do not change
 _NORMS = 8  # nodes for the norm of a query, more in few dimensions
 _SHORT = 24  # rows with a number of entries of their own
@@ -106,18 +108,62 @@ def row_means(
     return np.maximum(energies, 0.0), np.asarray(squares.T)
 
 
-def row_energies(kernel: Kernel, lengths: Floats, norms: Floats | None = None) -> Floats:
-    """Exact i E ΣA² − 1 of rows with i entries, for each query norm (lengths × norms)."""
+def row_energies(
+    kernel: Kernel, lengths: Floats, norms: Floats | None = None, *, sink: float = 0.0
+) -> Floats:
+    """Exact i E ΣA² − 1 of rows with i entries, for each query norm (lengths × norms).
+
+    Over a `sink`, see `_energies_over_sink`: exact for spreads up to WIDEST_OVER_SINK.
+    """
     x, weights = kernel.scores(_SCORES, cut=False)
     none = np.zeros((0, x.size))
     spreads = kernel.row_beta * (kernel.norms if norms is None else norms)
-    return np.stack(
-        [_spread_row(kernel, b, x, weights, none, lengths)[0] for b in spreads], axis=1
-    )
+    if not sink:
+        rows = [_spread_row(kernel, b, x, weights, none, lengths)[0] for b in spreads]
+        return np.stack(rows, axis=1)
+    finest = float(min(max(spreads.max(initial=0) / _WIDE, 1.0), 3.0))
+    x, weights = kernel.scores(int(_SCORES * finest), cut=False)
+    spreads = np.minimum(spreads, WIDEST_OVER_SINK)
+    return np.stack([_energies_over_sink(b * x, weights, lengths, sink) for b in spreads], axis=1)
 
 
-def mean_energies(kernel: Kernel, lengths: Floats) -> Floats:
-    """Exact i E ΣA² − 1 of rows with i entries, over all query norms.
+def _energies_over_sink(
+    log_entries: Floats, weights: Floats, lengths: Floats, sink: float
+) -> Floats:
+    """Exact i E Σ_j (A_j − (1 − A_0)/i)² of i entries beside a sink, of share q where β = 0.
+
+    The sink's exponential is g_0 i q/(1−q), so that with φ_0(t) = E e^{−tg_0 i q/(1−q)}
+
+        i(i−1) ∫ t φ_0 φ^i [ψ_2/φ − (ψ_1/φ)²] dt ,     ψ_k = E[g^k e^{−tg}] .
+
+    Examples
+    --------
+    A sink that takes half of rows with many equal entries leaves a quarter of their energy:
+
+    >>> x = np.linspace(-8, 8, 401)
+    >>> w = np.exp(-x**2 / 2) / np.exp(-x**2 / 2).sum()
+    >>> both = [_energies_over_sink(0.01 * x, w, np.array([1e4]), q) for q in (1e-9, 0.5)]
+    >>> bool(abs(both[1][0] / both[0][0] - 0.25) < 1e-3)
+    True
+    """
+    logs = log_entries - log_entries.max()
+    i = np.asarray(lengths, dtype=float)[:, None]
+    log_t = np.arange(-np.log(i.max()) - 30.0, -logs[weights > 1e-14].min() + 4.0, _STEP)
+    t, g = np.exp(log_t), np.exp(logs)
+
+    def tilted(power: int, t: Floats) -> Floats:
+        return np.asarray(np.exp(-np.multiply.outer(t, g)) @ (weights * g**power))
+
+    with np.errstate(under="ignore"):
+        phi = np.maximum(tilted(0, t), 1e-300)
+        spread = np.maximum(tilted(2, t) / phi - (tilted(1, t) / phi) ** 2, 0.0)
+        taken = tilted(0, t * i * sink / (1 - sink))
+        rest = taken * np.exp(i * np.log(phi))
+    return np.asarray(i[:, 0] * (i[:, 0] - 1) * (rest @ (_STEP * t * t * spread)))
+
+
+def mean_energies(kernel: Kernel, lengths: Floats, *, sink: float = 0.0) -> Floats:
+    """Exact i E ΣA² − 1 of rows with i entries, over all query norms; also over a `sink`.
 
     Norms are not cut where n of them end, so that this is the mean over draws.
 
@@ -132,22 +178,23 @@ def mean_energies(kernel: Kernel, lengths: Floats) -> Floats:
     array([0.     , 1.71828])
     """
     if kernel.equal_norms:
-        return np.asarray(row_energies(kernel, lengths)[:, 0])
+        return np.asarray(row_energies(kernel, lengths, sink=sink)[:, 0])
     n_nodes = _NORMS * (1 if kernel.d >= 48 else 2 if kernel.d >= 16 else 5)
     norms, weights = norm_rule(kernel.norm_dimension, n_nodes)
-    return np.asarray(row_energies(kernel, lengths, norms) @ weights)
+    return np.asarray(row_energies(kernel, lengths, norms, sink=sink) @ weights)
 
 
-def causal_row_energies(kernel: Kernel, longest: int) -> Floats:
+def causal_row_energies(kernel: Kernel, longest: int, *, sink: float = 0.0) -> Floats:
     """`mean_energies` of rows with 1, 2, …, `longest` entries, by splines in log i."""
     from scipy.interpolate import CubicSpline
 
     i = np.arange(1.0, longest + 1)
     if longest <= _SHORT:
-        return mean_energies(kernel, i)
+        return mean_energies(kernel, i, sink=sink)
     n_long = int(np.ceil(np.log(longest / _SHORT) / _GROWTH)) + 3
     lengths = np.r_[i[:_SHORT], np.geomspace(_SHORT, longest, n_long)[1:]]
-    return np.asarray(CubicSpline(np.log(lengths), mean_energies(kernel, lengths))(np.log(i)))
+    energies = mean_energies(kernel, lengths, sink=sink)
+    return np.asarray(CubicSpline(np.log(lengths), energies)(np.log(i)))
 
 
 def _spread_row(
