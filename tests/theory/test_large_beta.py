@@ -205,6 +205,33 @@ def test_laws_over_a_sink_have_the_exact_second_moment(more):
     assert_allclose(al.law(model).moment(1) + causal_head(model).term_energy, exact, rtol=1e-6)
 
 
+def exact_decayed_energy(i, d, beta, slope):
+    """Σ E(A − π)²/Σπ² of a row with π_j ∝ e^{−mj}, j < i, by other rules than the library's."""
+    nodes, weights = roots_genlaguerre(24, d / 2 - 1)
+    x = np.linspace(-9.5, 9.5, 1001)
+    density = np.exp(-(x**2) / 2) / np.exp(-(x**2) / 2).sum()
+    v, log_t, result = np.exp(-slope * np.arange(i)), np.arange(-45, 35, 0.2), 0.0
+    for r, weight in zip(np.sqrt(2 * nodes / d), weights / weights.sum(), strict=True):
+        if weight < 1e-12:
+            continue
+        t, g = np.exp(log_t), np.exp(beta * r * x)
+        decay = np.exp(-np.multiply.outer(np.outer(v, t), g))
+        phi, one, two = (decay @ (density * g**k) for k in (0, 1, 2))
+        phi = np.maximum(phi, 1e-300)
+        product = 0.2 * np.exp(np.log(phi).sum(axis=0))
+        second = product @ (t**2 * (v**2 @ (two / phi)))
+        first = product @ (t * (v**2 @ (one / phi))) / v.sum()
+        result += weight * ((second - 2 * first) / (v @ v) * v.sum() ** 2 + 1)
+    return result
+
+
+def test_laws_with_slopes_have_the_exact_second_moment():
+    n, d, beta, slope = 9, 20, 0.9, 0.2
+    model = head(n, d, beta, causal=True, alibi_slope=slope)
+    exact = np.mean([exact_decayed_energy(i, d, beta, slope) for i in range(1, n + 1)])
+    assert_allclose(al.law(model).moment(1) + causal_head(model).term_energy, exact, rtol=1e-6)
+
+
 def test_cavity_laws_over_a_sink_have_the_exact_second_moment():
     model = head(60, 20, 4.0, causal=True, sink=0.5)
     exact = mean_energies(Kernel(model), np.arange(1.0, 60), sink=0.5)

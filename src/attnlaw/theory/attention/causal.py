@@ -25,8 +25,9 @@ from attnlaw.theory.attention.energies import Entries, Sums, doubled_sums
 from attnlaw.theory.attention.kernel import Kernel, Mode
 from attnlaw.theory.attention.rows import (
     causal_row_energies,
-    decayed_energies,
+    decayed_row_energies,
     finite_rows,
+    mean_energies,
     row_energies,
 )
 
@@ -55,7 +56,7 @@ class _Tokens(NamedTuple):
     counts: Floats  # that a bin stands for
     lengths: Floats  # effective number of entries of a row, (Σπ)²/Σπ²
     seen: Floats  # effective number of rows of a column
-    places: Floats | None  # number of entries of a row, where they are not alike
+    are_alike: bool  # whether the entries of a row are
 
 
 def causal_head(model: SelfAttention) -> CausalHead:
@@ -77,9 +78,18 @@ def causal_head(model: SelfAttention) -> CausalHead:
     modes = [mode for i, mode in enumerate(modes) if mode.degree not in _degrees(modes[:i])]
     means = None if model.alibi_slope else _means_of_bins(kernel, model.window, bins, shift)
     blocks, noise, term = finite_rows(kernel, modes, lengths, means)
-    if tokens.places is not None:  # entries are not alike: the exact energy of such a row
-        exact = decayed_energies(kernel, model.alibi_slope, tokens.places)
-        ratio = exact / np.maximum(row_energies(kernel, lengths), 1e-300)
+    if not tokens.are_alike:  # the exact energy of such a row
+        longest = min(int(bins.sum()), model.window or int(bins.sum()))
+        rows_at, over_norms = (
+            _in_bins(rows, bins)
+            for rows in decayed_row_energies(kernel, model.alibi_slope, longest)
+        )
+        scale = over_norms / np.maximum(rows_at @ w, 1e-300)
+        seen = row_energies(kernel, lengths)
+        scale *= seen @ w / np.maximum(mean_energies(kernel, lengths), 1e-300)
+        some = (lengths > 1 + 1e-9)[:, None] & (seen > 1e-250)  # a single entry has no energy
+        ratio = np.where(some, rows_at / np.where(some, seen, 1.0), 1.0)
+        ratio = ratio * np.where(some.any(axis=1), scale, 1.0)[:, None]
         blocks, noise, term = blocks * ratio, noise * ratio, term * ratio
     left, left_weights = _left_by_sink(kernel, model.sink)
     if model.sink:
@@ -146,7 +156,7 @@ def _tokens(model: SelfAttention, n: int) -> _Tokens:
         lengths = np.cumsum(bins) - bins + (bins + 1) / 2
         i = np.arange(1.0, n + 1)
         ends = (1 / i)[::-1].cumsum()[::-1], (1 / i**2)[::-1].cumsum()[::-1]
-        return _Tokens(bins, bins, lengths, np.interp(lengths, i, ends[0] ** 2 / ends[1]), None)
+        return _Tokens(bins, bins, lengths, np.interp(lengths, i, ends[0] ** 2 / ends[1]), True)
     narrow = model.window is not None and model.window < n
     window = float(model.window) if model.window is not None else np.inf
     reach = min(window, 2 / model.alibi_slope if model.alibi_slope else np.inf)
@@ -155,7 +165,8 @@ def _tokens(model: SelfAttention, n: int) -> _Tokens:
     counts = bins.copy()
     place = (np.cumsum(bins) - 0.5 * bins) / kept
     middle = np.abs(place - 0.5) <= 0.15
-    counts[middle] *= 1 + (n - kept) / bins[middle].sum()
+    if kept < n:
+        counts[middle] *= 1 + (n - kept) / bins[middle].sum()
     one = np.ones((1, bins.size, 1))
     shape = CausalProfile(
         bins=bins,
@@ -173,20 +184,22 @@ def _tokens(model: SelfAttention, n: int) -> _Tokens:
     lengths = half.sizes**2 / shape.sizes
     squares = shape.pair_means(2) / shape.sizes[:, None]
     seen = (bins @ squares) ** 2 / (bins @ squares**2)
-    places = np.minimum(shape.places, shape.window) if model.alibi_slope else None
-    return _Tokens(bins, counts, lengths, np.maximum(seen, 1.0), places)
+    return _Tokens(bins, counts, lengths, np.maximum(seen, 1.0), not model.alibi_slope)
 
 
 def _means_of_bins(
     kernel: Kernel, window: int | None, bins: Floats, shift: int, *, sink: float = 0.0
 ) -> Floats:
     """Exact energy of a row, the mean of those in each bin: of min(i + shift, window) entries."""
-    n_rows = int(bins.sum())
-    longest = min(n_rows, window or n_rows)
-    rows = causal_row_energies(kernel, longest + shift, sink=sink)[shift:]
-    last = np.cumsum(bins).astype(np.intp)
-    total = np.append(0.0, np.cumsum(np.r_[rows, np.full(n_rows - longest, rows[-1])]))
-    return np.asarray((total[last] - total[last - bins.astype(np.intp)]) / bins)
+    longest = min(int(bins.sum()), window or int(bins.sum()))
+    return _in_bins(causal_row_energies(kernel, longest + shift, sink=sink)[shift:], bins)
+
+
+def _in_bins(rows: Floats, bins: Floats) -> Floats:
+    """Mean of what rows have in each bin; those beyond the last have what it has."""
+    i = np.minimum(np.arange(int(bins.sum())), len(rows) - 1)
+    starts = (np.cumsum(bins) - bins).astype(np.intp)
+    return np.asarray((np.add.reduceat(rows[i], starts).T / bins).T)
 
 
 def _left_by_sink(kernel: Kernel, sink: float) -> tuple[Floats, Floats]:

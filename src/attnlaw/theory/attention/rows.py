@@ -14,6 +14,8 @@ rows without heavy entries, whose normaliser has a relative variance well below 
 For i → ∞ the energy and c² tend to E g²/(E g)² and (E[g p(x)]/E g)², if these exist.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from attnlaw._checks import Floats
@@ -29,6 +31,7 @@ __all__ = [
     "WIDEST_OVER_SINK",
     "causal_row_energies",
     "decayed_energies",
+    "decayed_row_energies",
     "finite_rows",
     "mean_energies",
     "row_energies",
@@ -177,24 +180,41 @@ def mean_energies(kernel: Kernel, lengths: Floats, *, sink: float = 0.0) -> Floa
     >>> mean_energies(kernel, np.array([1.0, 1e8])).round(5)
     array([0.     , 1.71828])
     """
-    if kernel.equal_norms:
-        return np.asarray(row_energies(kernel, lengths, sink=sink)[:, 0])
-    n_nodes = _NORMS * (1 if kernel.d >= 48 else 2 if kernel.d >= 16 else 5)
-    norms, weights = norm_rule(kernel.norm_dimension, n_nodes)
+    norms, weights = _all_norms(kernel)
     return np.asarray(row_energies(kernel, lengths, norms, sink=sink) @ weights)
 
 
 def causal_row_energies(kernel: Kernel, longest: int, *, sink: float = 0.0) -> Floats:
     """`mean_energies` of rows with 1, 2, …, `longest` entries, by splines in log i."""
+    return _at_every_length(lambda i: mean_energies(kernel, i, sink=sink), longest)
+
+
+def decayed_row_energies(kernel: Kernel, slope: float, longest: int) -> tuple[Floats, Floats]:
+    """`decayed_energies` of rows with 1, …, `longest` entries, and their mean over all norms."""
+    norms, weights = _all_norms(kernel)
+    nodes = np.concatenate([kernel.norms, norms])
+    rows = _at_every_length(lambda i: decayed_energies(kernel, slope, i, nodes), longest)
+    return rows[:, : kernel.norms.size], rows[:, kernel.norms.size :] @ weights
+
+
+def _all_norms(kernel: Kernel) -> tuple[Floats, Floats]:
+    """Nodes and weights of query norms that are not cut where n of them end."""
+    if kernel.equal_norms:
+        return np.ones(1), np.ones(1)
+    n_nodes = _NORMS * (1 if kernel.d >= 48 else 2 if kernel.d >= 16 else 5)
+    return norm_rule(kernel.norm_dimension, n_nodes)
+
+
+def _at_every_length(energies: Callable[[Floats], Floats], longest: int) -> Floats:
+    """Energies of rows with 1, 2, …, `longest` entries, by splines in log i."""
     from scipy.interpolate import CubicSpline
 
     i = np.arange(1.0, longest + 1)
     if longest <= _SHORT:
-        return mean_energies(kernel, i, sink=sink)
+        return energies(i)
     n_long = int(np.ceil(np.log(longest / _SHORT) / _GROWTH)) + 3
-    lengths = np.r_[i[:_SHORT], np.geomspace(_SHORT, longest, n_long)[1:]]
-    energies = mean_energies(kernel, lengths, sink=sink)
-    return np.asarray(CubicSpline(np.log(lengths), energies)(np.log(i)))
+    lengths = np.unique(np.r_[i[:_SHORT], np.geomspace(_SHORT, longest, n_long).round()])
+    return np.asarray(CubicSpline(np.log(lengths), energies(lengths))(np.log(i)))
 
 
 def _spread_row(
@@ -233,7 +253,9 @@ def _wide_row_energies(kernel: Kernel, spread: float, lengths: Floats) -> Floats
     return np.asarray(np.clip(0.03 * i[:, 0] ** 2 * (powers @ two) - 1, 0.0, i[:, 0] - 1))
 
 
-def decayed_energies(kernel: Kernel, slope: float, lengths: Floats) -> Floats:
+def decayed_energies(
+    kernel: Kernel, slope: float, lengths: Floats, norms: Floats | None = None
+) -> Floats:
     """Exact Σ_j E(A_j − π_j)²/Σ_j π_j² of rows with π_j ∝ e^{−mj}, j < i (lengths × norms).
 
     With v_j = e^{−mj}, φ(t) = E e^{−tg}, ψ_1 = −φ' and ψ_2 = φ'',
@@ -252,12 +274,15 @@ def decayed_energies(kernel: Kernel, slope: float, lengths: Floats) -> Floats:
     >>> bool(np.abs(flat - row_energies(kernel, lengths)).max() < 1e-5)
     True
     """
+    from scipy.interpolate import CubicSpline
+
     lengths = np.asarray(lengths)
+    norms = kernel.norms if norms is None else norms
     short = lengths <= 2 * _LAGS
     if short.any() and not short.all():  # which need every entry by itself
-        result = np.empty((lengths.size, kernel.norms.size))
+        result = np.empty((lengths.size, norms.size))
         for part in (short, ~short):
-            result[part] = decayed_energies(kernel, slope, lengths[part])
+            result[part] = decayed_energies(kernel, slope, lengths[part], norms)
         return result
     x, weights = kernel.scores(_SCORES, cut=False)
     step = max(1, round(min(0.04 / slope, lengths.max() / _LAGS)))
@@ -267,9 +292,9 @@ def decayed_energies(kernel: Kernel, slope: float, lengths: Floats) -> Floats:
     v = np.exp(-slope * (lags + 0.5 * (step - 1)))
     last = np.clip(np.round(lengths / step).astype(int), 1, lags.size) - 1
     total, squares = step * np.cumsum(v)[last], step * np.cumsum(v * v)[last]
-    fine = 0.09  # tables are interpolated linearly
-    result = np.empty((last.size, kernel.norms.size))
-    for j, r in enumerate(kernel.norms):
+    fine = 0.1
+    result = np.empty((last.size, norms.size))
+    for j, r in enumerate(norms):
         logs = min(kernel.row_beta * r, _FROZEN) * x
         logs = logs - logs.max()
         g = np.exp(logs)
@@ -280,8 +305,8 @@ def decayed_energies(kernel: Kernel, slope: float, lengths: Floats) -> Floats:
         table = np.stack(
             [np.log(phi), decay @ (weights * g) / phi, decay @ (weights * g * g) / phi]
         )
-        below = log_u[:, None] + np.log(v)  # log(v_j t)
-        log_phi, one, two = (np.interp(below, log_u, row) for row in table)
+        below = np.maximum(log_u[:, None] + np.log(v), log_u[0])  # log(v_j t)
+        log_phi, one, two = CubicSpline(log_u, table, axis=1)(below)
         share = step * v**2
         Phi = np.exp(np.maximum(step * np.cumsum(log_phi, axis=1)[:, last], -700.0))
         t = np.exp(log_u)[:, None]
