@@ -333,6 +333,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path):
         path = {str(tmp_path / "corpus.f32")!r}
         corpus = np.memmap(path, np.float32, "w+", shape=(50_000, 20, 100))  # sparse on disk
         tokens = np.memmap({str(tmp_path / "ids")!r}, np.int32, "w+", shape=(500_000, 20))
+        corpus[0], tokens[0] = 1, 1  # not a hole from end to end, which is refused
         table = np.random.default_rng(0).standard_normal((1000, 100)).astype(np.float32)
         tracemalloc.start()
         pooled_covariance(corpus)

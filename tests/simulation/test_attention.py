@@ -250,4 +250,4 @@ def test_bad_input_gets_the_sentence(call, sentence):
 
 def test_sizes_that_do_not_fit_are_refused_before_anything_is_drawn():
     with pytest.raises(ValueError, match=r"^n_tokens must be small enough for .* GiB of matrices"):
-        al.simulate(head(n=3_000_000))
+        al.simulate(head(n=900_000))

@@ -347,7 +347,8 @@ class Discrete(FreeLaw):
             raise invalid_argument("weights", f"of length {t.size}, like the atoms", h)
         if (h < 0).any() or not h.max() > 0:
             raise invalid_argument("weights", "at least 0, and not all 0", h.tolist())
-        h = h / h.max()  # whatever their size
+        if not 1e-200 < h.max() < 1e200:
+            h = h / h.max()  # so that their sum is a number
         super().__init__(Expression(PointMasses.of(t, h)))
 
     def _intervals(self) -> Floats:
