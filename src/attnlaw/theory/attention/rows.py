@@ -41,7 +41,7 @@ __all__ = [
 _SCORES = 301
 
 _WIDE = 6.0  # spread of scores from which integrals are taken over u = tg
-WIDEST_OVER_SINK = 17.0  # spread of scores above which the energy over a sink does not change
+WIDEST_OVER_SINK = 17.0  # spread b of scores, as which wider ones count: e^{19b} is a float
 _FROZEN = 18.0  # spread of scores above which coefficients of blocks do not change
 _NORMS = 8  # nodes for the norm of a query, more in few dimensions
 _SHORT = 24  # rows with a number of entries of their own
