@@ -8,8 +8,7 @@ from numpy.testing import assert_allclose
 
 import attnlaw as al
 from attnlaw.laws import FreeProfile, ProfileLaw, VarianceProfile
-from attnlaw.laws._engine.descent import Descent
-from attnlaw.laws.profile import Equations
+from attnlaw.laws.profile import Descent, Equations
 
 
 def profile(*blocks, **more):

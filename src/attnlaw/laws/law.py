@@ -27,7 +27,7 @@ from attnlaw._checks import (
 from attnlaw._machine import require_memory
 from attnlaw.laws._engine import expression as ex
 from attnlaw.laws._engine.expression import Expression, PointMasses, describe, plain_number
-from attnlaw.laws._engine.quantiles import QuantileTable
+from attnlaw.laws._engine.moments import QuantileTable
 
 __all__ = ["Atom", "Law", "MixtureLaw", "NumericalLaw"]
 

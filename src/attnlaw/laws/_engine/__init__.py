@@ -11,14 +11,12 @@ uniformisation z, G and y = zG − 1 as functions of the parameters; the cdf wit
 continuation   from a point z of the upper half plane down to its parameters, with proof
 gaps           intervals of a real parameter, cut and shrunk: the gaps of a support
 support        the gaps of an expression, stage by stage
-moments        atoms and moments, exactly
+moments        atoms and moments, exactly; quantiles
 free           `FreeLaw`: all of it as a law, with a table of parameters for many points
 algebra        from an expression to the kind of law that knows a closed form; `@`
-quantiles      inverting a cdf
 ============== =================================================================================
 
-Laws of variance profiles are solved from their own equations: `descent` finds the solution at any
-point, `scan` tabulates a density that is costly; `windows` solves those of causal profiles with a
-window. How one of several solutions is chosen:
-docs/theory/laws.md, "Which solution".
+Laws of variance profiles are solved from their own equations; `windows` solves those of causal
+profiles with a window. How one of several solutions is chosen: docs/theory/laws.md, "Which
+solution".
 """

@@ -2,7 +2,7 @@
 
 from attnlaw.theory.attention import prediction as prediction  # answers `predict`
 from attnlaw.theory.attention.law import linear_energy, score_energy
-from attnlaw.theory.attention.outlier import KeyNormOutlier, key_norm_outlier
+from attnlaw.theory.attention.prediction import KeyNormOutlier, key_norm_outlier
 
 __all__ = [
     "KeyNormOutlier",

@@ -22,16 +22,14 @@ from attnlaw.laws import (
 from attnlaw.models import SelfAttention
 from attnlaw.theory.attention.causal import causal_head
 from attnlaw.theory.attention.cavity import cavity_law
-from attnlaw.theory.attention.inputs import (
-    by_input_spectrum,
-    first_inputs_profile,
-    tokens_inputs_profile,
-)
 from attnlaw.theory.attention.kernel import norm_rule
 from attnlaw.theory.attention.profiles import (
+    by_input_spectrum,
+    first_inputs_profile,
     norms_profile,
     powers_profile,
     projections,
+    tokens_inputs_profile,
     tokens_profile,
 )
 from attnlaw.theory.attention.regime import warn_outside_regime
