@@ -254,9 +254,49 @@ def test_laws_of_tiny_scale_have_a_density():
             law * 1e-200
 
 
-@pytest.mark.parametrize(("call", "seed"), [("plan", 52_040_567), ("ask law", 52_032_636)])
+FOUND = [
+    ("plan", 52_040_567),
+    ("ask law", 52_032_636),
+    ("predict query", 1_014_152),
+    ("predict query", 1_026_297),
+    ("ask law", 1_016_396),
+]
+
+
+@pytest.mark.parametrize(("call", "seed"), FOUND)
 def test_what_the_fuzzer_found_stays_repaired(call, seed):
     assert finding(call, seed) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"inverse_temperature": 20.0},
+            "inverse_temperature must be at most 10.71 for scores 4 apart",
+        ),
+        ({"informative_share": 1e-200}, "informative_share must be at least 1e-30"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
+def test_weights_of_a_query_that_are_no_numbers_are_refused(changes, words):
+    usual = {"n_tokens": 20, "informative_tokens": 4, "dimension": 5, "n_samples": 9, "length": 3}
+    rest = {"informative_share": 0.2, "signal_norm": 1.0, "marker_norm": 4.0}
+    with pytest.raises(ValueError, match=words):
+        al.QueryAttention(**usual, **{**rest, **changes})
+    sharp = al.QueryAttention(**usual, **rest, scoring="sigmoid", inverse_temperature=1e100)
+    assert 0 <= al.predict(sharp).squared_overlap <= 1
+
+
+@pytest.mark.parametrize("tau", [3.0, 12.0, 30.0])
+def test_softmaxes_of_sharp_random_scores_keep_their_digits(tau):
+    """They lost 1e-3 of their size at τ = 8, and all of it at 40."""
+    x = np.linspace(-9, 9, 20_001)
+    mass = np.exp(-(x**2) / 2) / np.exp(-(x**2) / 2).sum()
+    square = mass @ (1 + np.tanh(tau * x / 2**0.5)) ** 2 / 4  # two tokens: a sigmoid of √2 τ x
+    _, kappa = al.theory.random_attention_gains(np.eye(2), tau)
+    mean = 0.25  # E w_j² over rows: (square + 1/4)/2 for two independent rows
+    assert kappa == pytest.approx(2 * (square + mean) / 2, rel=1e-9)
 
 
 def test_a_vocabulary_that_is_rounded_is_said():

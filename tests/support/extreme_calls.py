@@ -146,6 +146,33 @@ def query_model(rng):
     )  # fmt: skip
 
 
+def usable_query_model(rng):
+    """One of sizes that go together, and so of a model that is mostly accepted."""
+    V = int(rng.choice([4, 6, 20, 64, 300, 2000]))
+    return al.QueryAttention(
+        n_tokens=V, informative_tokens=2 * int(rng.integers(1, V // 2)),
+        dimension=int(rng.choice([3, 5, 20, 100])), n_samples=int(rng.choice([2, 5, 64, 3000])),
+        length=int(rng.choice([2, 3, 20, 300])), signal_norm=number(rng), marker_norm=number(rng),
+        informative_share=rng.choice([0.1, 0.5, 1 - 1e-9, 1e-12, 1e-29, 5e-324]),
+        query_overlap=rng.choice([0.0, 1e-300, 0.3, 1.0]), inverse_temperature=number(rng),
+        scoring=["exponential", "softmax", "sigmoid"][rng.integers(3)],
+    )  # fmt: skip
+
+
+def query_gains(rng):
+    kind = rng.integers(5)
+    if kind == 0:
+        return theory.exponential_gain(number(rng), number(rng), number(rng))
+    if kind == 1:
+        return theory.random_attention_gains(
+            correlation(rng, 4), number(rng), causal=bool(rng.integers(2))
+        )
+    if kind == 2:
+        return theory.learned_query_overlap(usable_query_model(rng))
+    gain = theory.best_inverse_temperature if kind == 3 else theory.posterior_gain
+    return gain(number(rng), number(rng))
+
+
 def plain_law(rng):
     kind = rng.integers(5)
     if kind == 0:
@@ -237,7 +264,9 @@ CALLS = {
         rng.standard_normal((40, 6)) * np.asanyarray(numbers(rng, 6)), threshold=number(rng)
     ),
     "ks": lambda rng: al.ks_distance(numbers(rng, 9), laws.MarchenkoPastur(0.5)),
-    "exponential_gain": lambda rng: theory.exponential_gain(query_model(rng)),
+    "query gains": lambda rng: query_gains(rng),
+    "predict odd query": lambda rng: al.predict(usable_query_model(rng)),
+    "simulate odd query": lambda rng: al.simulate(usable_query_model(rng), None, 1, rng=0),
 }
 
 

@@ -356,4 +356,6 @@ class Discrete(FreeLaw):
 
     def _cauchy(self, z: NDArray[np.complex128]) -> NDArray[np.complex128]:
         assert isinstance(self._expression.base, PointMasses)
-        return np.asarray(cauchy_sums(self._expression.base, z)[0], dtype=np.complex128)
+        with np.errstate(all="ignore"):  # of the derivatives, which are not asked for
+            sums = cauchy_sums(self._expression.base, z)
+        return np.asarray(sums[0], dtype=np.complex128)

@@ -13,6 +13,12 @@ __all__ = ["QueryAttention", "Scoring"]
 
 Scoring = Literal["exponential", "softmax", "sigmoid"]
 
+LEAST_SHARE = 1e-30
+"""Least share of informative text: its powers, over tables of any size, are numbers."""
+
+LARGEST_EXPONENT = 150.0
+"""Largest β(n + 10), so that squares of e^{βh} are numbers; other scores are within ±10."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QueryAttention(Model[Alignment]):
@@ -35,7 +41,7 @@ class QueryAttention(Model[Alignment]):
     length : int
         L, tokens in a sequence.
     informative_share : float
-        f, between 0 and 1: share of the text that is informative.
+        f, between 1e-30 and 1: share of the text that is informative.
     signal_norm, marker_norm : float
         ‖μ‖ and ‖ν‖.
     query_overlap : float
@@ -48,7 +54,7 @@ class QueryAttention(Model[Alignment]):
         Weight of a token before the sum over the sequence: e^{βh}/L; e^{βh} over the sum of them
         in its sequence; or 1/(1 + e^{−βh + …}), at β = n the chance that the token is informative.
     inverse_temperature : float
-        β ≥ 0; 0 is mean pooling.
+        β ≥ 0; 0 is mean pooling. Sigmoid scores take any β, the others β ≤ 150/(n + 10).
 
     Examples
     --------
@@ -84,13 +90,17 @@ class QueryAttention(Model[Alignment]):
             raise invalid_argument("informative_tokens", words, n)
         for name in ("signal_norm", "marker_norm", "inverse_temperature"):
             set_field(self, name, scalar(name, getattr(self, name), at_least=0, at_most=LARGEST))
-        share = scalar("informative_share", self.informative_share, above=0, below=1)
+        share = scalar("informative_share", self.informative_share, at_least=LEAST_SHARE, below=1)
         set_field(self, "informative_share", share)
         overlap = scalar("query_overlap", self.query_overlap, at_least=0, at_most=1)
         set_field(self, "query_overlap", overlap)
         choice("scoring", self.scoring, ("exponential", "softmax", "sigmoid"))
         if choice("query", self.query, ("given", "learned")) == "learned" and overlap != 1:
             raise invalid_argument("query_overlap", "left out for a learned query", overlap)
+        most = LARGEST_EXPONENT / (10 + self.separation)
+        if self.scoring != "sigmoid" and self.inverse_temperature > most:
+            words = f"at most {most:.4g} for scores {self.separation:g} apart (e^{{βh}} overflows)"
+            raise invalid_argument("inverse_temperature", words, self.inverse_temperature)
 
     @property
     def separation(self) -> float:
@@ -108,4 +118,4 @@ class QueryAttention(Model[Alignment]):
         if self.scoring != "sigmoid":
             return np.asarray(np.exp(beta * h))
         odds = np.log(self.informative_share / (1 - self.informative_share))
-        return np.asarray(1 / (1 + np.exp(-beta * (h - self.separation / 2) - odds)))
+        return np.asarray(np.exp(-np.logaddexp(0.0, -beta * (h - self.separation / 2) - odds)))

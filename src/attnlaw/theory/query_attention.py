@@ -11,9 +11,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from attnlaw._checks import Floats, Real, real, scalar, scalar_or_array, warn_regime
+from attnlaw._checks import (
+    LARGEST,
+    Floats,
+    Real,
+    invalid_argument,
+    real,
+    real_array,
+    scalar,
+    scalar_or_array,
+    warn_regime,
+)
 from attnlaw._dispatch import answers
-from attnlaw.models.query_attention import QueryAttention
+from attnlaw.models.query_attention import LEAST_SHARE, QueryAttention
 from attnlaw.results import Alignment
 from attnlaw.theory.token_noise import NoiseScales, noise_scales, reduced_sums
 from attnlaw.theory.token_spikes import VocabularySpikes
@@ -28,7 +38,9 @@ __all__ = [
     "random_attention_gains",
 ]
 
-TIMES = 240  # points of the integrals over t in which the softmax's sum is split
+TIMES = 240  # least points of the integrals over t in which the softmax's sum is split
+WIDEST_STEP = 0.25  # between them, in log t: the trapezoidal rule errs by 1e-15
+SHARPEST = 30.0  # standard deviation of random scores up to which their softmax is integrated
 
 TOLERATED_SHARE = 0.015
 """Share of the best-scoring token in the noise around the signal's eigenvalue that is not told.
@@ -70,6 +82,7 @@ def predict_query_attention(model: QueryAttention) -> Alignment:
         model = replace(model, query="given", query_overlap=rho)
     h, p, own = _tokens(model)
     g = model.importance(h)
+    g = g / g.max()  # its powers are numbers
     L, V = model.length, model.n_tokens
     if model.scoring == "softmax":
         D, omega = _softmax_moments(g, p, L)
@@ -79,7 +92,8 @@ def predict_query_attention(model: QueryAttention) -> Alignment:
         D = p * omega**2
         scales = noise_scales(np.ones(L), p, g).seen_in(model.n_samples)
     zero = np.zeros(V)
-    weights = [np.full(V, 1 / V), own * p**2 * omega**2 / D, own * p * omega, own * D, zero, zero]
+    seen = np.divide(p**2 * omega**2, D, out=np.zeros(V), where=D > 0)  # row and mass are 0 with D
+    weights = [np.full(V, 1 / V), own * seen, own * p * omega, own * D, zero, zero]
     sums = reduced_sums(
         V * D, np.stack(weights, axis=1), mean=float(own @ (p * omega)), square=float(own @ D)
     )
@@ -140,7 +154,7 @@ def exponential_gain(
     Returns
     -------
     float or array
-        1/(e^{β²} [f + (1−f) e^{−2βn}]).
+        1/(e^{β²} [f + (1−f) e^{−2βn}]), by logarithms.
 
     Examples
     --------
@@ -149,10 +163,13 @@ def exponential_gain(
     >>> round(float(exponential_gain(1.0, 1e-9, 1.0) / np.exp(1.0)), 6)
     1.0
     """
-    beta = np.asarray(real("inverse_temperature", inverse_temperature, at_least=0))
-    f = np.asarray(real("informative_share", informative_share, above=0, below=1))
-    n = np.asarray(real("separation", separation, at_least=0))
-    return scalar_or_array(1 / (np.exp(beta**2) * (f + (1 - f) * np.exp(-2 * beta * n))))
+    beta = np.asarray(
+        real("inverse_temperature", inverse_temperature, at_least=0, at_most=LARGEST)
+    )
+    n = np.asarray(real("separation", separation, at_least=0, at_most=LARGEST))
+    f = np.asarray(real("informative_share", informative_share, at_least=LEAST_SHARE, below=1))
+    others = np.log1p(-f) - 2 * beta * n
+    return scalar_or_array(np.exp(-(beta**2) - np.logaddexp(np.log(f), others)))
 
 
 def best_inverse_temperature(informative_share: float, separation: float) -> float:
@@ -168,8 +185,8 @@ def best_inverse_temperature(informative_share: float, separation: float) -> flo
     >>> round(best_inverse_temperature(0.15, 2.0), 2)
     0.63
     """
-    f = scalar("informative_share", informative_share, above=0, below=1)
-    n = scalar("separation", separation, at_least=0)
+    f = scalar("informative_share", informative_share, at_least=LEAST_SHARE, below=1)
+    n = scalar("separation", separation, at_least=0, at_most=LARGEST)
     low, high = 0.0, n
     for _ in range(80):
         beta = (low + high) / 2
@@ -191,10 +208,10 @@ def posterior_gain(informative_share: float, separation: float) -> float:
     >>> round(posterior_gain(0.15, 2.0), 2), round(posterior_gain(0.15, 20.0) * 0.15, 6)
     (3.6, 1.0)
     """
-    f = scalar("informative_share", informative_share, above=0, below=1)
-    n = scalar("separation", separation, at_least=0)
+    f = scalar("informative_share", informative_share, at_least=LEAST_SHARE, below=1)
+    n = scalar("separation", separation, at_least=0, at_most=LARGEST)
     x, w = np.polynomial.hermite_e.hermegauss(100)
-    ratio = np.exp(-n * (x + n) + n**2 / 2)  # p₀/p₁ at h = n + x
+    ratio = np.exp(-n * x - n**2 / 2)  # p₀/p₁ at h = n + x
     return float(w @ (1 / (f + (1 - f) * ratio)) / np.sqrt(2 * np.pi))
 
 
@@ -212,7 +229,7 @@ def random_attention_gains(
     correlation : array of shape (length, length)
         R.
     inverse_temperature : float
-        τ ≥ 0, the standard deviation of a score.
+        τ between 0 and 30, the standard deviation of a score.
     causal : bool
         Whether row i attends to the tokens before it only, and the first to itself.
 
@@ -229,9 +246,11 @@ def random_attention_gains(
     >>> round(alpha, 9), round(kappa, 9)
     (0.25, 0.25)
     """
-    R = np.asarray(correlation, dtype=np.float64)
-    tau = scalar("inverse_temperature", inverse_temperature, at_least=0)
+    R = real_array("correlation", correlation, ndim=2)
     L = len(R)
+    if R.shape != (L, L) or not L:
+        raise invalid_argument("correlation", "a square matrix", R)
+    tau = scalar("inverse_temperature", inverse_temperature, at_least=0, at_most=SHARPEST)
     moments = np.zeros((L, L))  # E w_j w_k
     mean = np.zeros(L)
     for row in range(1, L + 1):
@@ -269,7 +288,8 @@ def _softmax_moments(g: Floats, p: Floats, length: int) -> tuple[Floats, Floats]
 
 def _softmax_square(tau: float, n: int) -> float:
     """Return E A₁² of a softmax over n independent N(0, τ²) scores."""
-    x, w = np.polynomial.hermite_e.hermegauss(80)
+    x = np.linspace(-9, 9, 300 + int(60 * tau))  # the integrand is cut off within 1/τ
+    w = np.exp(-(x**2) / 2)
     w = w / w.sum()
     g = np.exp(tau * x)
     t, dt = _times(g)
@@ -279,6 +299,7 @@ def _softmax_square(tau: float, n: int) -> float:
 
 def _times(g: Floats) -> tuple[Floats, Floats]:
     """Return points and weights of ∫₀^∞ dt, even in log t, for functions of t g."""
-    logs = np.linspace(np.log(1e-7 / g.max()), np.log(60 / g.min()), TIMES)
+    low, high = np.log(1e-7 / g.max()), np.log(60 / g.min())
+    logs = np.linspace(low, high, max(TIMES, int((high - low) / WIDEST_STEP)))
     t = np.exp(logs)
     return t, t * (logs[1] - logs[0])
