@@ -8,7 +8,16 @@ from numpy.typing import NDArray
 
 from attnlaw._checks import Real
 from attnlaw.correlations import prefix_correlation
-from attnlaw.figures.figure import Check, Pieces, Tables, long_table, rows, summary, z_check
+from attnlaw.figures.figure import (
+    Check,
+    Pieces,
+    Tables,
+    draw_means,
+    long_table,
+    rows,
+    summary,
+    z_check,
+)
 from attnlaw.models import PooledSequences
 from attnlaw.plotting import style
 from attnlaw.simulation import (
@@ -151,10 +160,11 @@ def draw(tables: Tables) -> "Figure":
         color = style.WEIGHTINGS[name]
         line, seen = (rows(tables[t], weighting=name) for t in ("predicted", "observed"))
         left.plot(line["signal_norm"], line["accuracy"], color=color)
-        left.errorbar(
-            seen["signal_norm"],
-            seen["accuracy"],
-            2 * seen["standard_error"],
+        draw_means(
+            left,
+            seen,
+            "signal_norm",
+            "accuracy",
             fmt=style.WEIGHTING_MARKERS[name],
             color=color,
             label=name,

@@ -12,6 +12,7 @@ from attnlaw.figures.figure import (
     Check,
     Pieces,
     Tables,
+    draw_means,
     long_table,
     rows,
     summary,
@@ -127,13 +128,13 @@ def draw(tables: Tables) -> "Figure":
                         alpha=0.7,
                     )
                 points = rows(tables["observed"], **choose, sampling=sampling)
-                axes.errorbar(
-                    points["signal_norm"],
-                    points["squared_overlap"],
-                    2 * points["standard_error"],
+                draw_means(
+                    axes,
+                    points,
+                    "signal_norm",
+                    "squared_overlap",
                     color=color,
-                    marker=marker,
-                    linestyle="none",
+                    fmt=marker,
                     markeredgecolor="white",
                     markeredgewidth=0.4,
                 )

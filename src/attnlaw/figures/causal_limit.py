@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnlaw.correlations import prefix_correlation
-from attnlaw.figures.figure import Check, Pieces, Tables, long_table, rows, summary
+from attnlaw.figures.figure import Check, Pieces, Tables, draw_means, long_table, rows, summary
 from attnlaw.models import PooledSequences
 from attnlaw.plotting import style
 from attnlaw.simulation import simulate_causal_weights
@@ -108,13 +108,8 @@ def draw(tables: Tables) -> "Figure":
     left.set_title("(a) weights")
     left.legend()
     table = tables["distance"]
-    right.errorbar(
-        table["dimension"],
-        table["distance"],
-        2 * table["standard_error"],
-        fmt="o",
-        color=style.OUTLIER,
-        label="mean over sequences",
+    draw_means(
+        right, table, "dimension", "distance", color=style.OUTLIER, label="mean over sequences"
     )
     anchor = table["distance"][-1] * np.sqrt(table["dimension"][-1])
     right.plot(

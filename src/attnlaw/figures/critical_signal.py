@@ -8,7 +8,16 @@ from numpy.typing import NDArray
 from attnlaw import predict, thresholds
 from attnlaw._checks import Real
 from attnlaw.correlations import prefix_correlation
-from attnlaw.figures.figure import Check, Pieces, Tables, long_table, rows, summary, z_check
+from attnlaw.figures.figure import (
+    Check,
+    Pieces,
+    Tables,
+    draw_means,
+    long_table,
+    rows,
+    summary,
+    z_check,
+)
 from attnlaw.models import PooledSequences
 from attnlaw.plotting import style
 from attnlaw.simulation import sample_signs, simulate_alignment
@@ -133,19 +142,10 @@ def draw(tables: Tables) -> "Figure":
         line, seen = (rows(tables[t], weighting=name) for t in ("thresholds", "crossings"))
         left.plot(line["prefix"], line["sample"], color=color)
         left.plot(line["prefix"], line["population"], color=color, linestyle=":", linewidth=1)
-        left.errorbar(
-            seen["prefix"],
-            seen["observed"],
-            2 * seen["standard_error"],
-            fmt=marker,
-            color=color,
-            label=name,
-        )
+        draw_means(left, seen, "prefix", "observed", fmt=marker, color=color, label=name)
         line, seen = (rows(tables[t], weighting=name) for t in ("snr_predicted", "snr_observed"))
         right.plot(line["length"], line["snr"], color=color)
-        right.errorbar(
-            seen["length"], seen["snr"], 2 * seen["standard_error"], fmt=marker, color=color
-        )
+        draw_means(right, seen, "length", "snr", fmt=marker, color=color)
     left.plot([], [], color=style.GREY, label="sample threshold")
     left.plot([], [], color=style.GREY, linestyle=":", linewidth=1, label="population threshold")
     left.set_xlabel(f"informative prefix $p$ (of {LENGTH} positions)")

@@ -39,6 +39,7 @@ __all__ = [
     "Tables",
     "Verdict",
     "draw_histogram",
+    "draw_means",
     "histogram",
     "load_tables",
     "long_table",
@@ -213,6 +214,11 @@ def histogram(values: Floats, bins: Floats, *, logarithmic: bool = False) -> dic
 def draw_histogram(axes: "Axes", bars: Table, label: str) -> None:
     """Draw the bars of a table that `histogram` made."""
     draw_bars(axes, bars["left"], bars["right"], bars["density"], label)
+
+
+def draw_means(axes: "Axes", seen: Table, x: str, y: str, **look: Any) -> None:
+    """Draw a column of means over another as markers with bars of two standard errors."""
+    axes.errorbar(seen[x], seen[y], 2 * seen["standard_error"], **({"fmt": "o"} | look))
 
 
 def save_tables(tables: Tables, folder: Path, figure: str) -> None:

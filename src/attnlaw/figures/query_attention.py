@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnlaw._checks import RegimeWarning
-from attnlaw.figures.figure import Check, Pieces, Tables, long_table, rows, summary, z_check
+from attnlaw.figures.figure import (
+    Check,
+    Pieces,
+    Tables,
+    draw_means,
+    long_table,
+    rows,
+    summary,
+    z_check,
+)
 from attnlaw.models import QueryAttention, Scoring
 from attnlaw.plotting import style
 from attnlaw.simulation import simulate
@@ -127,14 +136,7 @@ def draw(tables: Tables) -> "Figure":
             sure = np.where(curve["is_told"], np.nan, curve["predicted"])
             axes.plot(curve["beta"], sure, color=color, label=scoring)
             axes.plot(curve["beta"], curve["predicted"], ":", color=color, linewidth=1)
-            axes.errorbar(
-                seen["beta"],
-                seen["observed"],
-                2 * seen["standard_error"],
-                fmt="o",
-                markersize=3,
-                color=color,
-            )
+            draw_means(axes, seen, "beta", "observed", markersize=3, color=color)
         best = rows(tables["curves"], case=case, scoring="sigmoid")["predicted"][0]
         axes.axhline(best, color=style.EDGE, linestyle="--", label="sigmoid")
         axes.set_xlabel(r"inverse temperature $\beta$")

@@ -8,7 +8,16 @@ import numpy as np
 
 from attnlaw._checks import RegimeWarning
 from attnlaw.correlations import prefix_correlation
-from attnlaw.figures.figure import Check, Pieces, Tables, long_table, rows, summary, z_check
+from attnlaw.figures.figure import (
+    Check,
+    Pieces,
+    Tables,
+    draw_means,
+    long_table,
+    rows,
+    summary,
+    z_check,
+)
 from attnlaw.models import PooledSequences, Vocabulary
 from attnlaw.plotting import style
 from attnlaw.simulation import simulate
@@ -134,14 +143,7 @@ def draw(tables: Tables) -> "Figure":
     for kind, label in KINDS.items():
         curve, seen = rows(tables["curves"], kind=kind), rows(tables["points"], kind=kind)
         left.plot(curve["norm"], curve["predicted"], color=COLORS[kind], label=label)
-        left.errorbar(
-            seen["norm"],
-            seen["observed"],
-            2 * seen["standard_error"],
-            fmt="o",
-            markersize=3,
-            color=COLORS[kind],
-        )
+        draw_means(left, seen, "norm", "observed", markersize=3, color=COLORS[kind])
     left.set_xlabel(r"signal norm $\|\mu\|$")
     left.set_ylabel(r"squared overlap $\zeta$")
     left.set_title("(a) lost to Zipf's law, and got back")
@@ -149,14 +151,8 @@ def draw(tables: Tables) -> "Figure":
     table = tables["smoothing"]
     curve = tables["smoothing_curve"]
     right.plot(curve["smoothing"], curve["predicted"], color=style.BLUE, label="predicted")
-    right.errorbar(
-        table["smoothing"],
-        table["observed"],
-        2 * table["standard_error"],
-        fmt="o",
-        markersize=3,
-        color=style.BLUE,
-        label="simulated",
+    draw_means(
+        right, table, "smoothing", "observed", markersize=3, color=style.BLUE, label="simulated"
     )
     right.axvline(
         table["first_order"][0], color=style.EDGE, linestyle="--", label=r"$a^*=\kappa/(\alpha N)$"
