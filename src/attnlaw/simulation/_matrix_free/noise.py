@@ -12,6 +12,7 @@ docs/theory/simulation.md, "One draw for all signal norms", and docs/theory/simu
 idealised model".
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -32,7 +33,15 @@ from attnlaw.simulation._matrix_free.lazy_gaussian import (
 from attnlaw.simulation.pooled import token_classes
 from attnlaw.simulation.signs import sample_signs
 
-__all__ = ["FreshNoise", "GaussianNoise", "Noise", "TokenMatrix", "TokenNoise", "sample_gains"]
+__all__ = [
+    "ClassCouplings",
+    "FreshNoise",
+    "GaussianNoise",
+    "Noise",
+    "TokenMatrix",
+    "TokenNoise",
+    "sample_gains",
+]
 
 Vectors = NDArray[np.floating]
 
@@ -91,7 +100,29 @@ def sample_and_population(model: PooledSequences, n_vocab: int) -> list[TokenMat
     ]
 
 
-class TokenNoise:
+class ClassCouplings(ABC):
+    """k = Kc and a = cᵀKc of every covariance, by multiplication."""
+
+    classes: Vectors  # c, as a column
+    n_covariances: int
+
+    @abstractmethod
+    def multiply(self, vectors: Vectors, which: Sequence[int]) -> Vectors:
+        """Return K times the columns, each with the K of the covariance it belongs to."""
+
+    @cached_property
+    def couplings(self) -> Vectors:
+        """Kc of every covariance, in the columns."""
+        n = self.n_covariances
+        return self.multiply(np.repeat(self.classes, n, axis=1), range(n))
+
+    @cached_property
+    def gains(self) -> Floats:
+        """cᵀKc of every covariance."""
+        return (self.classes.T @ self.couplings).ravel().astype(np.float64)
+
+
+class TokenNoise(ClassCouplings):
     """Real tokens: each covariance has the K of a `TokenMatrix`, k = Kc and a = cᵀKc.
 
     Parameters
@@ -126,7 +157,7 @@ class TokenNoise:
         compiled = plan.has_numba() if compiled is None else compiled
         tokens = DrawnTokens(model.correlation, N, V, rng, compiled)
         self.rows = FullSpace(V, dtype)
-        self.matrices = list(matrices)
+        self.matrices, self.n_covariances = list(matrices), len(matrices)
         self.covariance = TokenCovariance(
             tokens, V, weights, centred=model.centred, dtype=dtype, compiled=compiled
         )
@@ -137,17 +168,6 @@ class TokenNoise:
     def is_compiled(self) -> bool:
         """Whether products with the tokens are compiled."""
         return isinstance(self.covariance.gram, CompiledGram)
-
-    @cached_property
-    def couplings(self) -> Vectors:
-        """Kc of every covariance, in the columns."""
-        n = len(self.matrices)
-        return self.multiply(np.repeat(self.classes, n, axis=1), range(n))
-
-    @cached_property
-    def gains(self) -> Floats:
-        """cᵀKc of every covariance."""
-        return (self.classes.T @ self.couplings).ravel().astype(np.float64)
 
     def multiply(self, vectors: Vectors, which: Sequence[int]) -> Vectors:
         """Return K times the columns, each with the K of the covariance it belongs to."""

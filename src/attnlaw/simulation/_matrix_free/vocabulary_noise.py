@@ -6,7 +6,6 @@ alike (docs/theory/simulation.md, "A table that is never drawn").
 """
 
 from collections.abc import Sequence
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -17,6 +16,7 @@ from attnlaw.results import Spike
 from attnlaw.simulation._matrix_free.gram import TokenCovariance
 from attnlaw.simulation._matrix_free.krylov import KrylovRun, find_spikes
 from attnlaw.simulation._matrix_free.lazy_gaussian import FullSpace, LazyGaussian
+from attnlaw.simulation._matrix_free.noise import ClassCouplings
 from attnlaw.simulation._matrix_free.trial import (
     measured_spike,
     most_aligned,
@@ -49,7 +49,7 @@ class FrequentTokens:
         return sample_frequent_tokens(signs, self._words, self._rng)
 
 
-class VocabularyNoise:
+class VocabularyNoise(ClassCouplings):
     """Covariances of the sample, the population and the bulk of tokens that differ.
 
     Parameters
@@ -86,7 +86,7 @@ class VocabularyNoise:
         _, V, N = model.sizes(dimension)
         tokens = FrequentTokens(model, words, N, rng)
         self.rows = FullSpace(V, dtype)
-        self._kinds = np.asarray(kinds)
+        self._kinds, self.n_covariances = np.asarray(kinds), len(kinds)
         self._weights = range(len(self._kinds)) if weights is not None else [0] * len(self._kinds)
         several = model.weights[None] if weights is None else weights
         self.covariance = TokenCovariance(tokens, V, several, centred=model.centred, dtype=dtype)
@@ -98,17 +98,6 @@ class VocabularyNoise:
         self._scale = scale**2
         kappa, mass = model.noise_gain, 0.0 if model.centred else float(model.weights.sum())
         self._within, self._between = kappa, np.array([model.signal_gain, mass**2])
-
-    @cached_property
-    def couplings(self) -> Vectors:
-        """Kc of every covariance, in the columns."""
-        n = len(self._kinds)
-        return self.multiply(np.repeat(self.classes, n, axis=1), range(n))
-
-    @cached_property
-    def gains(self) -> Floats:
-        """cᵀKc of every covariance."""
-        return (self.classes.T @ self.couplings).ravel().astype(np.float64)
 
     def multiply(self, vectors: Vectors, which: Sequence[int]) -> Vectors:
         """Return K times the columns, each with the K of the covariance it belongs to."""
