@@ -21,19 +21,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["VERDICT_COLOURS", "draw_head", "draw_heads", "heads_page", "plot_head"]
+__all__ = ["draw_head", "draw_heads", "heads_page", "plot_head"]
 
-VERDICT_COLOURS = {
-    "untrained-like": "#D9D9D9",
-    "uniform": "#F0E9D2",
-    "quieter": "#B9B3A3",
-    "sink": style.SKY,
-    "positional": style.GREEN,
-    "duplicate-token": style.PURPLE,
-    "induction": style.VERMILION,
-    "content": style.ORANGE,
-    "mixed": "#8F8FA8",
-}
 _PARTS = ("common", "positional", "repetition", "content")
 _PIXELS = 128  # of a map on the page
 
@@ -46,13 +35,13 @@ def draw_heads(report: HeadsReport) -> "Figure":
     from matplotlib.patches import Patch
 
     layers, heads = report.n_layers, report.n_heads
-    names = list(VERDICT_COLOURS)
+    names = list(style.VERDICTS)
     kinds = np.array([names.index(f.verdict) for f in report.heads]).reshape(layers, heads)
     title, sizes = _sizes(report)
     with style.sheet():
         size = (2 * max(3.4, 0.33 * heads + 1.6), max(3.0, 0.3 * layers + 1.9))
         figure, (left, right) = plt.subplots(1, 2, figsize=size, layout="constrained")
-        colours = ListedColormap(list(VERDICT_COLOURS.values()))
+        colours = ListedColormap(list(style.VERDICTS.values()))
         left.imshow(kinds, cmap=colours, vmin=-0.5, vmax=len(names) - 0.5, aspect="auto",
                     origin="lower")  # fmt: skip
         left.set_title("what heads are")
@@ -62,7 +51,7 @@ def draw_heads(report: HeadsReport) -> "Figure":
         for axes in (left, right):
             _label_heads(axes)
         present = [name for name in names if any(f.verdict == name for f in report.heads)]
-        patches = [Patch(color=VERDICT_COLOURS[name], label=name) for name in present]
+        patches = [Patch(color=style.VERDICTS[name], label=name) for name in present]
         figure.legend(handles=patches, loc="outside lower left", ncols=min(len(patches), 5))
     return figure
 
@@ -198,7 +187,7 @@ def heads_page(report: HeadsReport, maps: AttentionMaps | None = None) -> str:
     n = 0 if maps is None else maps.weights.shape[-1]
     data = {
         "heads": heads, "layers": report.n_layers, "heads_a_layer": report.n_heads,
-        "unit": report.effect_unit, "colours": VERDICT_COLOURS, "parts": _PARTS,
+        "unit": report.effect_unit, "colours": style.VERDICTS, "parts": _PARTS,
         "tokens": report.tokens if report.tokens and len(report.tokens) == n else None,
         "step": _step(n),
     }  # fmt: skip

@@ -112,10 +112,8 @@ PAGE = """<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Which pooling: {title}</title>
 <style>
-:root {{ color-scheme: light dark; --ink: #222; --paper: #fff; --line: #ddd; --mark: #eef4fb; }}
-@media (prefers-color-scheme: dark) {{
-  :root {{ --ink: #ddd; --paper: #16181c; --line: #3a3f47; --mark: #202a38; }}
-}}
+:root {{ color-scheme: light dark; {light} }}
+@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}
 body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto;
   padding: 0 1rem; color: var(--ink); background: var(--paper); }}
 h1 {{ font-size: 1.5rem; line-height: 1.25; }} h2 {{ font-size: 1.15rem; margin-top: 2rem; }}
@@ -181,8 +179,17 @@ def pooling_page(advice: PoolingAdvice) -> str:
         notes = "".join(f"<li>{escape(note)}</li>" for note in advice.notes)
         parts.append(f"<h2>Notes</h2><ul>{notes}</ul>")
     return PAGE.format(
-        title=escape(advice.best.name), verdict=escape(advice.verdict), body="\n".join(parts)
+        title=escape(advice.best.name),
+        verdict=escape(advice.verdict),
+        body="\n".join(parts),
+        light=_page_colours(style.LIGHT),
+        dark=_page_colours(style.DARK),
     )
+
+
+def _page_colours(theme: style.Theme) -> str:
+    parts = {"ink": theme.text, "paper": theme.paper, "line": theme.grid, "mark": theme.nothing}
+    return " ".join(f"--{part}: {colour};" for part, colour in parts.items())
 
 
 def _table(

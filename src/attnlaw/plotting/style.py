@@ -31,6 +31,7 @@ __all__ = [
     "PURPLES",
     "SKY",
     "TEXT",
+    "VERDICTS",
     "VERMILION",
     "WEIGHTINGS",
     "WEIGHTING_MARKERS",
@@ -67,6 +68,17 @@ WEIGHTING_MARKERS = {
     "learned": "D",
     "last": "v",
     "late": "P",
+}
+VERDICTS = {  # of attention heads
+    "untrained-like": "#D9D9D9",
+    "uniform": "#F0E9D2",
+    "quieter": "#B9B3A3",
+    "sink": SKY,
+    "positional": GREEN,
+    "duplicate-token": PURPLE,
+    "induction": VERMILION,
+    "content": ORANGE,
+    "mixed": "#8F8FA8",
 }
 
 
