@@ -95,7 +95,7 @@ class Measured:
             X, y = self.X[rows], np.searchsorted(classes, self.y[rows])
             rng, self.found[key] = np.random.default_rng([99, n]), None
             if n <= len(y) - 800:
-                draws = [rng.permutation(len(y)) for _ in range(max(3, min(16, 6000 // n)))]
+                draws = [rng.permutation(len(y)) for _ in range(max(6, min(16, 6000 // n)))]
                 each = [accuracies(X, y, rows[:n], rows[n : n + N_TEST]) for rows in draws]
                 self.found[key] = float(np.mean(each, axis=0).max())
         return self.found[key]

@@ -44,7 +44,7 @@ def test_curve_agrees_with_the_closed_form_of_gaussian_classes(n_classes, norm, 
     ]
     found = np.array([curve.accuracies for curve in curves])
     errors = found.std(axis=0, ddof=1) / np.sqrt(len(found))
-    # Shrinkage of weak gains and the choice of the ridge leave up to 1.5 points of bias.
+    # The prior and the choice of the ridge leave up to 1.5 points of bias.
     assert np.all(np.abs(found.mean(axis=0) - truth) < 3 * errors + 0.015)
     # As if nothing changed with more data:
     assert truth[2] - found[:, 0].mean() > 3 * errors[0] + 0.015
@@ -59,7 +59,7 @@ def test_curve_agrees_with_the_closed_form_of_gaussian_classes(n_classes, norm, 
 def test_pure_noise_stays_noise(n, n_classes):
     rng = np.random.default_rng(2)
     found, covered = [], []
-    for _ in range(20):
+    for _ in range(60 if n == 60 else 20):
         y = rng.permutation(np.arange(n) % n_classes)
         curve = predict_learning_curve(rng.standard_normal((n, D)), y)
         found.append(curve.accuracies[:3])
@@ -81,6 +81,32 @@ def test_leave_one_out_scores_are_those_of_refitted_regressions():
         b = np.linalg.solve(A.T @ A + penalty, A.T @ sample.targets[others])
         refitted = np.r_[1.0, X[i]] @ b - sample.targets[others].mean(axis=0)
         np.testing.assert_allclose(scores[i], refitted, rtol=1e-8)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_smoothed_shares_are_unbiased_for_gaussian_scores_and_vary_less_than_counts(n_classes):
+    n, r = 240, n_classes - 1
+    y = np.arange(n) % n_classes
+    sample = learning_curve._LabelledSample.of(np.zeros((n, 1)) + y[:, None], y)
+    factor = np.array([[1.3]]) if r == 1 else np.array([[1.0, 0.0], [0.5, 0.8]])
+    means = 0.8 * sample.targets
+
+    def counts(deviations, times=1):
+        scores = np.tile(means, (times, 1)) + deviations
+        answers = sample.expected_shares + scores @ sample.to_scores.T
+        return float(np.mean(answers.argmax(axis=1) == np.tile(y, times)))
+
+    rng = np.random.default_rng(6)
+    truth = counts(rng.standard_normal((2000 * n, r)) @ factor.T, 2000)
+    plain, smooth = [], []
+    for _ in range(400):
+        deviations = rng.standard_normal((n, r)) @ factor.T
+        plain.append(counts(deviations))
+        smooth.append(learning_curve._smoothed_share(sample, means, deviations, factor @ factor.T))
+    error = np.std(smooth) / np.sqrt(len(smooth))
+    assert abs(np.mean(smooth) - truth) < 5 * error
+    # Clouds around scores that are not drawn together first would be off by 7 to 12 such errors.
+    assert np.std(smooth) < 0.93 * np.std(plain)
 
 
 def test_nothing_is_predicted_below_the_largest_class():

@@ -21,12 +21,14 @@ MULTIPLES = (1.0, 2.0, 4.0, np.inf)
 MOST_ROWS = 10_000  # samples that are looked at; more would not change the curve
 MOST_SPENT = 0.5  # share of the degrees of freedom up to which leave-one-out scores are used
 LEAST_NOISE = 0.02  # share of the noise that is left at any number of samples
-RIDGE_TEMPERATURE = 0.5  # standard errors by which an accuracy may be lower and still count
-NO_SIGNAL = 0.4  # prior probability that the classes do not differ
-GRID = np.geomspace(1e-5, 0.999, 400)  # gains
-PRIOR = GRID**0.5 / np.sum(GRID**0.5)  # of a signal: density ∝ a^(−1/2)
-# Standard deviations that widen the interval: of a count, of the extrapolated change, of the rest
-COUNT_ERROR, CHANGE_ERROR, OTHER_ERROR = 0.8, 0.3, 0.005
+RIDGE_TEMPERATURE = 0.2  # standard errors by which an accuracy may be lower and still count
+NO_SIGNAL = 0.6  # prior probability that the classes do not differ
+GRID = np.geomspace(1e-3, 1e3, 400)  # gains of a signal, in standard errors
+PRIOR = GRID / (1 + (GRID / 6) ** 2)  # half of Cauchy's density, of scale 6, times the spacing
+PRIOR /= PRIOR.sum()
+BANDWIDTH, N_SHIFTS = 1.0, 8  # of the smoothed count, in units of n^(−1/5); shifts of each score
+# Standard deviations of the interval: of a count, of the extrapolated change, of the rest
+COUNT_ERROR, CHANGE_ERROR, OTHER_ERROR = 1.1, 0.3, 0.005
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,14 +73,17 @@ def predict_learning_curve(
     scores at the λ that has this ν at the present n are moved to N′ without any estimate of the
     class means:
 
-        ŝ_i → f μ_k + T (ŝ_i − μ_k) ,   V → V′ = [(1−Γ)V − (Γ−Γ′)(1−fA)²]/(1−Γ′) = T V T ,
+        ŝ_i → μ_k + T (ŝ_i − μ_k) ,   V → V′ = [(1−Γ)V − (Γ−Γ′)(1−A)²]/(1−Γ′) = T V T ,
 
-    μ_k the mean score of the class of i, V the covariance around it, A the mean of ŝψᵀ. The factor
-    f ≤ 1 is what the posterior median of the mean gain leaves of it (prior: none with
-    probability .4, else density ∝ a^(−1/2)), so that pure noise is predicted to stay noise. The
-    accuracy is the share of moved scores whose largest entry is right, never below that of the
-    largest class. Its interval has the posterior's quantiles, the error of a count, and 30 % of
-    the predicted change.
+    μ_k the mean score of the class of i, V the covariance around it, A the mean of ŝψᵀ. The
+    accuracy is the share of moved scores whose largest entry is right, each score smoothed to a
+    Gaussian cloud of n^(−1/5) times the spread of all, so that the count is more regular. It is
+    averaged with that of the largest class, which has the posterior probability p₀ that the
+    classes do not differ (prior .6; else the mean gain has a half-Cauchy density of six standard
+    errors), so that pure noise is predicted to stay noise. The variance of the interval is 1.1²
+    times that of a count, since
+    leave-one-out answers depend on each other, plus the squares of 30 % of the predicted
+    change and of half a point, and p₀(1−p₀) times the squared difference of the two answers.
 
     Examples
     --------
@@ -105,18 +110,23 @@ def predict_learning_curve(
         X, numbers = X[rows], numbers[rows]
     sample = _LabelledSample.of(X, numbers)
     no_signal = _no_signal_probability(sample)
-    now = _predict(sample, len(X), no_signal)
-    points = [_predict(sample, N, no_signal) for N in targets]
-    intervals = []
-    for accuracy, low, high in points:
-        variance = COUNT_ERROR**2 * accuracy * (1 - accuracy) / sample.n + OTHER_ERROR**2
-        spread = 1.96**2 * (variance + (CHANGE_ERROR * (accuracy - now.accuracy)) ** 2)
-        below = np.sqrt((accuracy - low) ** 2 + spread)
-        above = np.sqrt((high - accuracy) ** 2 + spread)
-        intervals.append((max(float(accuracy - below), 0.0), min(float(accuracy + above), 1.0)))
+    majority = float(sample.expected_shares.max())
+    now, *curve = (_signal_accuracy(sample, N) for N in (len(X), *targets))
+    accuracies, intervals = [], []
+    for with_signal in curve:
+        accuracy = no_signal * majority + (1 - no_signal) * with_signal
+        variance = (
+            COUNT_ERROR**2 * accuracy * (1 - accuracy) / sample.n
+            + (CHANGE_ERROR * (with_signal - now)) ** 2
+            + no_signal * (1 - no_signal) * (with_signal - majority) ** 2
+            + OTHER_ERROR**2
+        )
+        half = 1.96 * float(np.sqrt(variance))
+        accuracies.append(accuracy)
+        intervals.append((max(accuracy - half, 0.0), min(accuracy + half, 1.0)))
     return LearningCurve(
         n_samples=tuple(map(float, targets)),
-        accuracies=tuple(point.accuracy for point in points),
+        accuracies=tuple(accuracies),
         intervals=tuple(intervals),
         majority_accuracy=float(sample.shares.max()),
     )
@@ -178,6 +188,12 @@ class _LabelledSample:
     @cached_property
     def squares(self) -> Floats:
         return self.vectors**2
+
+    @cached_property
+    def shifts(self) -> Floats:
+        """Return standard normal numbers (m, n, K−1), the same for every ridge."""
+        shape = (N_SHIFTS, *self.targets.shape)
+        return np.asarray(np.random.default_rng(0).standard_normal(shape))
 
     def dimension(self, ridge: float) -> float:
         """Return h(s) = Σ t/(t+s), the degrees of freedom at a ridge."""
@@ -241,12 +257,6 @@ def _shrunk_shares(shares: Floats, n: int) -> Floats:
     return np.asarray(1 / K + deviations * max(0.0, 1 - (K - 1) / max(chi2, 1e-300)))
 
 
-class _Point(NamedTuple):
-    accuracy: float
-    low: float  # at the 2.5 % quantile of the gain
-    high: float
-
-
 class _Gain(NamedTuple):
     """Mean gain of leave-one-out scores at a ridge, and what is needed to move them."""
 
@@ -274,50 +284,62 @@ def _measure_gain(sample: _LabelledSample, ridge: float) -> _Gain:
 
 
 def _no_signal_probability(sample: _LabelledSample) -> float:
-    """Return the posterior probability that the classes do not differ, from all ridges.
+    """Return the posterior probability that the classes do not differ.
 
-    The Bayes factor of a signal is the mean over ridges: it may show at one of them only.
+    At the ridge that shows a signal best: its gain is z standard errors, and a signal of t ones
+    is e^{zt − t²/2} times as likely as none.
     """
-    factors = []
+    best = -np.inf
     for ridge in RIDGES:
-        s = sample.equivalent_ridge(ridge * sample.scale, sample.n)
-        gain = _measure_gain(sample, s)
-        exponents = -(((gain.value - GRID) / gain.error) ** 2) / 2
-        null = -((gain.value / gain.error) ** 2) / 2
-        factors.append(float(PRIOR @ np.exp(np.minimum(exponents - null, 600.0))))
-    return NO_SIGNAL / (NO_SIGNAL + (1 - NO_SIGNAL) * float(np.mean(factors)))
+        gain = _measure_gain(sample, sample.equivalent_ridge(ridge * sample.scale, sample.n))
+        best = max(best, gain.value / gain.error)
+    factor = float(PRIOR @ np.exp(np.minimum(best * GRID - GRID**2 / 2, 600.0)))
+    return NO_SIGNAL / (NO_SIGNAL + (1 - NO_SIGNAL) * factor)
 
 
-def _predict(sample: _LabelledSample, n_samples: float, no_signal: float) -> _Point:
-    """Predict at N′: the mean over ridges about as good as the best one."""
-    rows = np.array([_predict_at(sample, r * sample.scale, n_samples, no_signal) for r in RIDGES])
-    best = float(rows[:, 0].max())
+def _signal_accuracy(sample: _LabelledSample, n_samples: float) -> float:
+    """Predict at N′ if the classes differ: the mean over ridges about as good as the best one."""
+    each = np.array([_accuracy_at(sample, r * sample.scale, n_samples) for r in RIDGES])
+    best = float(each.max())
     error = np.sqrt(max(best * (1 - best), 1 / sample.n) / sample.n)
-    weights = np.exp((rows[:, 0] - best) / (RIDGE_TEMPERATURE * error))
-    return _Point(*map(float, weights @ rows / weights.sum()))
+    weights = np.exp((each - best) / (RIDGE_TEMPERATURE * error))
+    return float(weights @ each / weights.sum())
 
 
-def _predict_at(
-    sample: _LabelledSample, ridge: float, n_samples: float, no_signal: float
-) -> _Point:
-    y, r = sample.labels, sample.to_scores.shape[1]
+def _accuracy_at(sample: _LabelledSample, ridge: float, n_samples: float) -> float:
+    """Return the smoothed share of right answers among scores moved to N′."""
     gain = _measure_gain(sample, sample.equivalent_ridge(ridge, n_samples))
     now, then = gain.leverage, gain.leverage * sample.n / n_samples  # Γ, Γ′
-    factors = np.array(_gain_quantiles(gain.value, gain.error, no_signal))
-    factors = factors / gain.value if gain.value > 1e-9 else np.zeros(3)
-    bias = np.eye(r) - factors[0] * gain.matrix
+    bias = np.eye(len(gain.matrix)) - gain.matrix
     goal = ((1 - now) * gain.covariance - (now - then) * bias @ bias) / (1 - then)
-    means = gain.means[y]
-    moved = (gain.scores - means) @ _transport(gain.covariance, goal)
+    T = _transport(gain.covariance, goal)
+    means = gain.means[sample.labels]
+    accuracy = _smoothed_share(sample, means, (gain.scores - means) @ T, T @ gain.covariance @ T)
+    return max(accuracy, float(sample.expected_shares.max()))
 
-    def accuracy(factor: float) -> float:
-        majority = float(sample.expected_shares.max())
-        if factor == 0:  # answers know nothing of the classes
-            return majority
-        scores = sample.expected_shares + (factor * means + moved) @ sample.to_scores.T
-        return max(float(np.mean(scores.argmax(axis=1) == y)), majority)
 
-    return _Point(*map(accuracy, factors))
+def _smoothed_share(
+    sample: _LabelledSample, means: Floats, deviations: Floats, covariance: Floats
+) -> float:
+    """Return the share of right answers if each score stands for a Gaussian cloud around it.
+
+    Scores μ + √(1−b²)(ŝ−μ) + b V^(1/2) z, z standard normal, have the covariance V of ŝ and more
+    regular counts; b = n^(−1/5). In closed form for two classes, over a few z a sample for more.
+    """
+    from scipy.special import ndtr
+
+    b = BANDWIDTH * sample.n**-0.2
+    scores = means + np.sqrt(1 - b**2) * deviations
+    own, U = sample.labels, sample.to_scores
+    answers = sample.expected_shares + scores @ U.T
+    if U.shape[1] == 1:
+        sides = np.where(own == 1, 1.0, -1.0)
+        spread = b * np.sqrt(covariance[0, 0]) * abs(U[1, 0] - U[0, 0])
+        margins = sides * (answers[:, 1] - answers[:, 0]) / max(spread, np.finfo(float).tiny)
+        return float(ndtr(margins).mean())
+    values, Q = np.linalg.eigh(covariance)
+    spread = b * (U @ (Q * np.sqrt(np.maximum(values, 0.0)))).T
+    return float(np.mean([(answers + z @ spread).argmax(axis=1) == own for z in sample.shifts]))
 
 
 def _transport(V: Floats, goal: Floats) -> Floats:
@@ -343,17 +365,3 @@ def _gain_error(gain: float, variance: float, leverage: float, n: int) -> float:
     a = min(max(gain, 0.0), 0.99)
     noise = min(variance, (variance + (1 - a) ** 2) * leverage)
     return float(np.sqrt(max((4 * variance - 2 * noise) * (1 - a), 1e-300) / n))
-
-
-def _gain_quantiles(gain: float, error: float, no_signal: float) -> tuple[float, float, float]:
-    """Return the posterior's median and 2.5 % and 97.5 % quantiles of a gain from 0 to 1."""
-    exponents = -(((gain - GRID) / error) ** 2) / 2
-    posterior = PRIOR * np.exp(exponents - exponents.max())
-    posterior *= (1 - no_signal) / posterior.sum()
-    cumulative = np.concatenate([[no_signal], no_signal + np.cumsum(posterior)])
-    grid = np.concatenate([[0.0], GRID])
-    low, median, high = (
-        float(np.interp(q, cumulative, grid)) if q > no_signal else 0.0
-        for q in (0.025, 0.5, 0.975)
-    )
-    return median, low, high
