@@ -76,9 +76,13 @@ def test_light_and_dark(open_page):
     html = page.locator("html")
     expect(html).to_have_attribute("data-mantine-color-scheme", "dark")
     traces(page, "spectrum")
+    paper = page.locator("#spectrum-figure .main-svg").first
+    before = page.locator("#spectrum-reading-top_eigenvalue").inner_text()
+    page.get_by_role("slider", name="Signal norm").press("ArrowRight")
+    expect(page.locator("#spectrum-reading-top_eigenvalue")).not_to_have_text(before)
+    expect(paper).not_to_have_attribute("style", re.compile("255, 255, 255"))
     page.locator("#theme-switch").click()
     expect(html).to_have_attribute("data-mantine-color-scheme", "light")
-    paper = page.locator("#spectrum-figure .main-svg").first
     expect(paper).to_have_attribute("style", re.compile("255, 255, 255"))
 
 

@@ -111,6 +111,29 @@ def test_requests_of_other_sites_are_refused(visitor, headers, is_let_in):
     assert (answer.status_code != 403) == is_let_in
 
 
+QUESTION = {"values": {}, "theme": None, "narrow": None, "hold": None, "extra": None}
+
+
+@pytest.mark.parametrize(
+    ("question", "headers", "code"),
+    [
+        (QUESTION, {}, 200),
+        (QUESTION, {"Origin": "http://elsewhere.example"}, 403),
+        (QUESTION, {"Host": "rebinding.example"}, 403),
+        ([], {}, 400),
+        ({"values": {}}, {}, 400),
+        (QUESTION | {"values": [1]}, {}, 400),
+        (QUESTION | {"output": "x"}, {}, 400),
+    ],
+)
+def test_moves_of_sliders_are_guarded_as_all_requests_are(visitor, question, headers, code):
+    answer = visitor.post("/_moved/spectrum", json=question, headers={**LOCAL, **headers})
+    assert answer.status_code == code
+    if code == 200:
+        sentence = "signal_norm must be a number from 0 to 4, got None."
+        assert answer.get_json() == {"error": sentence}
+
+
 @pytest.mark.parametrize("path", ["/", "/nowhere", UPDATE, "/assets/explorer.css"])
 def test_every_answer_limits_what_it_may_do(visitor, path):
     with visitor.get(path, headers=LOCAL) as answer:

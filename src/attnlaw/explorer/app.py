@@ -178,6 +178,7 @@ def _register_frame(app: Dash) -> None:
             return notice(f"There is no page {path!r} here; choose one from the menu.", "red")
         return page_layout(PAGES[name], search, tour_remark(search))
 
+    app.clientside_callback(ClientsideFunction("explorer", "mount"), Input("page", "children"))
     app.clientside_callback(
         f"path => {list(PAGES)}.map((name, k) => path === '/' + name || (path === '/' && !k))",
         [Output(f"nav-{name}", "active") for name in PAGES],

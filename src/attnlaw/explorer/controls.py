@@ -51,6 +51,7 @@ class Control:
     hint: str = ""
     sweep: tuple[float, float] | None = None  # what "play" goes through; the whole range
     shown_if: tuple[str, tuple[Value, ...]] | None = None  # another control and its values
+    moves_axes: bool = False  # its slider takes the axes with it
 
     def identifier(self, page: str) -> str:
         """Return the id of the component that holds the value."""
@@ -176,18 +177,15 @@ class Control:
         )
 
     def _slider(self, page: str, value: Value) -> Any:
-        return dmc.Slider(
-            id=f"{self.identifier(page)}-slider",
-            value=value,
-            min=self.lowest,
-            max=self.highest,
-            step=self.step,
-            updatemode="drag",
-            label=None,
-            size="sm",
-            mt=4,
-            attributes={"thumb": {"aria-label": self.label}},
-        )
+        """Return the place of a slider, which `sliders.js` puts there."""
+        attributes: Any = {
+            "data-control": self.identifier(page), "data-label": self.label,
+            "data-min": f"{self.lowest:g}", "data-max": f"{self.highest:g}",
+            "data-step": f"{self.step:g}", "data-value": f"{value:.10g}",
+        }  # fmt: skip
+        if self.moves_axes:
+            attributes["data-free"] = "yes"
+        return html.Div(id=f"{self.identifier(page)}-slider", className="slider", **attributes)
 
     def _choice(self, page: str, value: Value) -> Any:
         data = [{"value": key, "label": label} for key, label in self.options]

@@ -4,7 +4,7 @@ import json
 import re
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -12,6 +12,7 @@ from typing import Any
 
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
+from flask import Response, request
 from plotly.utils import PlotlyJSONEncoder
 
 from attnlaw._checks import RegimeWarning
@@ -40,6 +41,9 @@ __all__ = [
 
 LIVE: Any = {"aria-live": "polite"}
 """Told by screen readers when it changes."""
+
+MISTAKES = ValueError, ArithmeticError, MemoryError
+"""What a view raises for values that it cannot show."""
 
 _ONE_AT_A_TIME = threading.Lock()
 """Held while a view is made: Python records warnings for the whole process, not for a thread."""
@@ -171,13 +175,44 @@ def page_layout(page: Page, search: str | None, remark: Any = None) -> Any:
             *([dcc.Store(id=f"{name}-extra")] if page.has_extra else []),
             dcc.Store(id=f"{name}-hold"),
         ],
-        **_marked(name),
+        **_marked(page),
     )
 
 
-def _marked(name: str) -> Any:
-    """Return the attribute by which `explorer.js` knows on which page a control is."""
-    return {"data-page": name}
+def _marked(page: Page) -> Any:
+    """Return the attributes by which the scripts know a page and what its view depends on."""
+    names = [control.name for control in page.controls]
+    return {"data-page": page.name, "data-controls": " ".join(names)}
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """A view, the checked values that it belongs to, and what is said over it."""
+
+    view: View
+    values: Values
+    notices: list[str]
+
+    @property
+    def in_words(self) -> dict[str, Any]:
+        """What changes beside the figure, as text: `sliders.js` writes it, or calls Dash."""
+        return {
+            "readings": {reading.key: reading.value for reading in self.view.readings},
+            "sentence": self.view.sentence,
+            "notices": self.notices,
+            "has_more": self.view.extra is not None,
+        }
+
+
+def _drawn(page: Page, given: Mapping[str, Any], theme: Any, narrow: Any, own: Any) -> _Drawn:
+    """Return what a page shows for values that came from a browser."""
+    values = {control.name: control.check(given.get(control.name)) for control in page.controls}
+    look = Look("dark" if theme == "dark" else "light", bool(narrow))
+    with _regime_warnings() as remarks:
+        view = page.view(values, look, own)
+    return _Drawn(
+        view, values, [*view.warnings, *(text[:1].upper() + text[1:] for text in remarks)]
+    )
 
 
 def register_page(app: Dash, page: Page) -> None:
@@ -197,20 +232,18 @@ def register_page(app: Dash, page: Page) -> None:
         *extra,
         *inputs,
     )
-    def _draw(theme: str | None, narrow: Any, hold: Any, *arguments: Any) -> Any:
+    def _draw(theme: Any, narrow: Any, hold: Any, *arguments: Any) -> Any:
         own = arguments[0] if page.has_extra else None
-        given = arguments[len(extra) :]
+        names = [control.name for control in controls]
         try:
-            values = {c.name: c.check(v) for c, v in zip(controls, given, strict=True)}
-            with _regime_warnings() as remarks:
-                look = Look("dark" if theme == "dark" else "light", bool(narrow))
-                view = page.view(values, look, own)
-        except (ValueError, ArithmeticError, MemoryError) as error:
+            given = dict(zip(names, arguments[len(extra) :], strict=True))
+            drawn = _drawn(page, given, theme, narrow, own)
+        except MISTAKES as error:
             text = str(error)
-            wrong = next((c.name for c in controls if text.startswith(f"{c.name} must")), "")
+            wrong = next((key for key in names if text.startswith(f"{key} must")), "")
             late: dict[str, Any] = {"page": name, "wrong": wrong, "error": text}
             return no_update, no_update, notice(text, "red"), late
-        sentences = [*view.warnings, *(text[:1].upper() + text[1:] for text in remarks)]
+        view, values = drawn.view, drawn.values
         late = {
             "page": name,
             "query": write_query(controls, values),
@@ -218,9 +251,25 @@ def register_page(app: Dash, page: Page) -> None:
             "values": {c.name: [c.property, values[c.name], c.default] for c in controls},
             "formula": re.sub(r"\$\$(.+?)\$\$", r"$$\n\1\n$$", view.formula, flags=re.DOTALL),
             "code": view.code,
+            **drawn.in_words,
         }
-        notices = [notice(text) for text in sentences]
+        notices = [notice(text) for text in drawn.notices]
         return hold_axes(view.figure, hold), _readings(name, view), notices, late
+
+    server: Any = app.server
+
+    @server.post(f"/_moved/{name}", endpoint=f"moved-{name}")  # type: ignore[untyped-decorator]
+    def _moved() -> Response:
+        """Answer `sliders.js`, which draws by itself while a slider moves."""
+        asked = request.get_json()
+        try:
+            given = asked["values"]
+            drawn = _drawn(page, given, asked["theme"], asked["narrow"], asked["extra"])
+        except MISTAKES as error:
+            answer: dict[str, Any] = {"error": str(error)}
+        else:
+            answer = {"figure": hold_axes(drawn.view.figure, asked["hold"]), **drawn.in_words}
+        return Response(json.dumps(answer), content_type="application/json")
 
     app.clientside_callback(
         ClientsideFunction("explorer", "settle"),
@@ -259,15 +308,6 @@ def _regime_warnings() -> Iterator[dict[str, None]]:
 
 def _register_control(app: Dash, page: str, control: Control) -> None:
     identifier = control.identifier(page)
-    if control.kind in ("number", "whole"):
-        app.clientside_callback(
-            ClientsideFunction("explorer", "sync"),
-            Output(identifier, "value"),
-            Output(f"{identifier}-slider", "value"),
-            Input(identifier, "value"),
-            Input(f"{identifier}-slider", "value"),
-            prevent_initial_call=True,
-        )
     if control.shown_if is not None:
         other, values = control.shown_if
         app.clientside_callback(

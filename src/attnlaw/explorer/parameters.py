@@ -72,7 +72,7 @@ CORRELATION = (
     ),
     Control(
         name="length", label="Length", symbol="L", kind="whole", section="Sequence",
-        default=20, lowest=2, highest=64, step=1,
+        default=20, lowest=2, highest=64, step=1, moves_axes=True,
         shown_if=("correlation", ("prefix", "autoregressive", "spiked")),
     ),
     Control(

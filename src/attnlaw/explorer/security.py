@@ -179,6 +179,8 @@ def _check_body(uploads: threading.BoundedSemaphore) -> Response | None:
         if sum(body.count(mark) for mark in (b"[", b"{", b",")) > MOST_PARTS:
             return _refusal(400, f"A request over {LARGE} bytes must be one file.")
     content = request.get_json(silent=True)
+    if request.path.startswith("/_moved/"):
+        return _check_question(content)
     if not isinstance(content, dict) or not isinstance(content.get("output"), str):
         return _refusal(400, "The request must be a JSON object that names its output.")
     for name in ("inputs", "state"):
@@ -188,6 +190,16 @@ def _check_body(uploads: threading.BoundedSemaphore) -> Response | None:
     changed = content.get("changedPropIds", [])
     if not isinstance(changed, list) or not all(isinstance(name, str) for name in changed):
         return _refusal(400, "changedPropIds must be a list of names.")
+    return None
+
+
+def _check_question(content: Any) -> Response | None:
+    """Refuse what `sliders.js` does not ask."""
+    keys = {"values", "theme", "narrow", "hold", "extra"}
+    if not isinstance(content, dict) or set(content) != keys:
+        return _refusal(400, f"The request must be a JSON object with {', '.join(sorted(keys))}.")
+    if not isinstance(content["values"], dict):
+        return _refusal(400, "values must be an object.")
     return None
 
 

@@ -1,12 +1,9 @@
-/* What the pages do in the browser: keep sliders and links in step, undo, play, hold the axes while
-   a slider moves, downloads, drawing bars. */
+/* What the pages do in the browser: keep links in step, undo, downloads, drawing bars. */
 (() => {
   const same = () => window.dash_clientside.no_update;
   const timers = {};
   const memory = {};  // by page: what differs from its defaults, as links spell it
   const histories = {};  // by page: settings that can be taken back, the present one last
-  const waiting = [];  // called after the next redraw
-  let playing = null;
   let links = null;  // sets the links of the menu, where they lag behind
 
   const set = (id, props) => {
@@ -77,71 +74,7 @@
   document.addEventListener("drop", refuse, true);
   document.addEventListener("change", refuse, true);
 
-  const pageOf = (element) => element.closest?.("[data-page]")?.dataset.page;
-
-  /* While a slider moves or plays, the axes stay: what moves is the spectrum. */
-  const hold = (page) => {
-    const layout = graph(page + "-figure")?._fullLayout;
-    if (!layout) return;
-    const held = {};
-    for (const name of ["xaxis", "yaxis", "xaxis2", "yaxis2"]) {
-      if (layout[name] && !layout[name].autorange && layout[name].type === "linear") {
-        held[name] = Array.from(layout[name].range);
-      }
-    }
-    window.dash_clientside.set_props(page + "-hold", { data: held });
-  };
-  const release = (page) => window.dash_clientside.set_props(page + "-hold", { data: null });
-
-  document.addEventListener("pointerdown", (event) => {
-    const slider = event.target.closest?.(".mantine-Slider-root");
-    const page = slider && pageOf(slider);
-    if (!page || playing) return;
-    hold(page);
-    const end = () => {
-      window.removeEventListener("pointerup", end);
-      window.removeEventListener("pointercancel", end);
-      release(page);
-    };
-    window.addEventListener("pointerup", end);
-    window.addEventListener("pointercancel", end);
-  }, true);
-
-  /* Sweep a parameter; the next value is set when the last one has been drawn. */
-  const redrawn = () => new Promise((resolve) => {
-    const timer = setTimeout(resolve, 3000);  // a page that shows an error draws nothing
-    waiting.push(() => { clearTimeout(timer); resolve(); });
-  });
-  const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-  const play = async (button) => {
-    const { control, first, last, step } = button.dataset;
-    const page = pageOf(button), me = { button };
-    playing = me;
-    button.textContent = "■";
-    button.setAttribute("aria-pressed", "true");
-    const from = Number(first), to = Number(last), size = Number(step), n = 60;
-    const put = async (value) => {
-      const drawn = redrawn();
-      set(control, { value: Number((Math.round(value / size) * size).toFixed(6)) });
-      await Promise.all([drawn, pause(60)]);
-    };
-    await put((from + to) / 2);  // axes that suit the middle of the way
-    hold(page);
-    for (let k = 0; k <= n && playing === me && document.contains(button); k += 1) {
-      await put(from + (to - from) * k / n);
-    }
-    if (playing === me) playing = null;
-    button.textContent = "▶";
-    button.setAttribute("aria-pressed", "false");
-    if (document.contains(button)) release(page);
-  };
   document.addEventListener("click", (event) => {
-    const button = event.target.closest?.(".play");
-    if (button) {
-      const mine = playing?.button === button;
-      playing = null;
-      if (!mine) play(button);
-    }
     if (event.target.closest?.(".tour")) {  // also one that was chosen before
       setTimeout(() => window.dash_clientside.set_props("visit", { data: Date.now() }), 50);
     }
@@ -171,15 +104,20 @@
   const record = (late) => {
     const past = histories[late.page] = histories[late.page] || [];
     const now = JSON.stringify(late.values);
-    if (past.at(-1) === now) return;
     clearTimeout(timers["record-" + late.page]);
+    if (past.at(-1) === now) return;
     const write = () => { if (past.at(-1) !== now) past.push(now); };
     if (past.length) timers["record-" + late.page] = setTimeout(write, 400);
     else write();
     if (past.length > 100) past.shift();
   };
-  const restore = (page, values, which) => {
-    for (const [name, cell] of Object.entries(values)) {
+  const present = (page, name, property) =>
+    window.dash_component_api.getLayout(page + "-" + name)?.props[property];
+  const isPresent = (page, text) => Object.entries(JSON.parse(text))
+    .every(([name, [property, value]]) => String(present(page, name, property)) === String(value));
+  const restore = (page, text, which) => {
+    for (const [name, cell] of Object.entries(JSON.parse(text))) {
+      if (String(present(page, name, cell[0])) === String(cell[which])) continue;
       window.dash_clientside.set_props(page + "-" + name, { [cell[0]]: cell[which] });
     }
   };
@@ -222,18 +160,16 @@
 
   window.dash_clientside = window.dash_clientside || {};
   window.dash_clientside.explorer = {
-    /* A slider and its number field say the same. */
-    sync: (number, slider) => {
-      const trigger = window.dash_clientside.callback_context.triggered_id || "";
-      if (number === slider) return [same(), same()];
-      if (trigger.endsWith("-slider")) return [slider, same()];
-      return typeof number === "number" ? [same(), number] : [same(), same()];
+    /* A page has been laid out: its sliders are put in place. */
+    mount: () => {
+      window.sliders.mount();
+      requestAnimationFrame(window.sliders.mount);  // where React is not done yet
     },
 
     /* After a redraw: the address at once; links, formulas and code when the hand rests. */
     settle: (late, pages) => {
       if (!late) return same();
-      while (waiting.length) waiting.pop()();
+      window.sliders.settled(late);
       if ("wrong" in late) {
         blame(late.page, late.wrong, late.error);
         return same();
@@ -260,17 +196,21 @@
     },
 
     undo: (clicks, id) => {
-      const page = id.replace("-figure", ""), past = histories[page] || [];
-      if (clicks && past.length > 1) {
+      const page = id.replace("-figure", "");
+      if (clicks) window.sliders.after(page, () => {
+        const past = histories[page] || [];
         clearTimeout(timers["record-" + page]);
-        past.pop();
-        restore(page, JSON.parse(past.at(-1)), 1);
-      }
+        if (past.length > 1 && isPresent(page, past.at(-1))) past.pop();
+        if (past.length) restore(page, past.at(-1), 1);
+      });
       return same();
     },
     reset: (clicks, id) => {
-      const page = id.replace("-figure", ""), past = histories[page] || [];
-      if (clicks && past.length) restore(page, JSON.parse(past.at(-1)), 2);
+      const page = id.replace("-figure", "");
+      if (clicks) window.sliders.after(page, () => {
+        const past = histories[page] || [];
+        if (past.length) restore(page, past.at(-1), 2);
+      });
       return same();
     },
 

@@ -47,7 +47,7 @@ PLANE = (
     ),
     Control(
         name="across_to", label="… up to", kind="number", section="Plane", default=2.0,
-        lowest=0.1, highest=10, step=0.1,
+        lowest=0.1, highest=10, step=0.1, moves_axes=True,
     ),
     Control(
         name="up", label="Up", kind="choice", section="Plane", default="signal_norm",
@@ -55,7 +55,7 @@ PLANE = (
     ),
     Control(
         name="up_to", label="… up to", kind="number", section="Plane", default=2.0,
-        lowest=0.1, highest=10, step=0.1,
+        lowest=0.1, highest=10, step=0.1, moves_axes=True,
     ),
 )  # fmt: skip
 
@@ -141,7 +141,7 @@ def _panel_traces(
     heat = {
         "type": "heatmap", "x": numbers(x), "y": numbers(y), "z": numbers(overlap.round(5)),
         "zmin": 0, "zmax": 1, "colorscale": look.colours.scale, "name": name,
-        "showscale": k == n - 1, "zsmooth": "best",
+        "showscale": k == n - 1, "zsmooth": "fast",
         "colorbar": {"title": {"text": "ζ"}, "thickness": 12, "outlinewidth": 0},
         "hovertemplate": f"{left} = %{{x:.3f}}<br>{up} = %{{y:.3f}}<br>ζ = %{{z:.4f}}"
         f"<extra>{name}</extra>", **axes,
