@@ -86,6 +86,16 @@ def test_light_and_dark(open_page):
     expect(paper).to_have_attribute("style", re.compile("255, 255, 255"))
 
 
+def test_a_dark_page_is_dark_before_its_scripts_have_come(chromium, address):
+    page = chromium.new_page()
+    page.emulate_media(color_scheme="dark")
+    page.route("**/_dash-component-suites/**", lambda route: route.abort())
+    page.goto(f"{address}/spectrum")
+    background = "getComputedStyle(document.documentElement).backgroundColor"
+    assert page.evaluate(background) == "rgb(36, 36, 36)"
+    page.close()
+
+
 def test_an_empty_field_and_the_tab_key(open_page):
     page = open_page("/spectrum")
     traces(page, "spectrum")

@@ -23,6 +23,22 @@ __all__ = ["create_app", "serve"]
 MOST_CONNECTIONS, REQUEST_SECONDS = 1000, 60
 """Connections at a time, and how long a request may take to arrive: idle ones are then closed."""
 
+INDEX = """<!DOCTYPE html>
+<html lang="en">
+    <head>
+        {%metas%}
+        <script src="/assets/theme.js"></script>
+        <title>{%title%}</title>
+        {%favicon%}
+        {%css%}
+    </head>
+    <body>
+        {%app_entry%}
+        <footer>{%config%}{%scripts%}{%renderer%}</footer>
+    </body>
+</html>
+"""
+
 NAVBAR = {"width": 200, "breakpoint": "sm", "collapsed": {"mobile": True}}
 
 
@@ -41,12 +57,17 @@ def create_app(host: str = "127.0.0.1", token: str | None = None) -> Dash:
         title="attnlaw explorer",
         update_title="",
         assets_folder=str(Path(__file__).with_name("assets")),
+        assets_ignore="theme.js",  # it stands in the index, before all others
+        index_string=INDEX,
         serve_locally=True,
         use_pages=False,
         pages_folder="",
         suppress_callback_exceptions=True,
         add_log_handler=False,
-        meta_tags=[{"name": "viewport", "content": "width=device-width, initial-scale=1"}],
+        meta_tags=[
+            {"name": "viewport", "content": "width=device-width, initial-scale=1"},
+            {"name": "color-scheme", "content": "light dark"},
+        ],
     )
     app.layout = _layout()
     _register_frame(app)
@@ -154,6 +175,7 @@ def _layout() -> Any:
             ),
         ],
         id="mantine",
+        defaultColorScheme="auto",
         theme={
             "primaryColor": "blue",
             "defaultRadius": "md",
@@ -194,7 +216,7 @@ def _register_frame(app: Dash) -> None:
         State("theme", "data"),
     )
     app.clientside_callback(
-        "theme => theme || 'light'",
+        "theme => theme || window.dash_clientside.no_update",
         Output("mantine", "forceColorScheme"),
         Input("theme", "data"),
     )

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from attnlaw.plotting import style
 
 __all__ = [
+    "EMPTY",
     "THEMES",
     "Look",
     "bars",
@@ -25,6 +26,16 @@ __all__ = [
 
 Trace = dict[str, Any]
 THEMES = {"light": style.LIGHT, "dark": style.DARK}
+
+_NOTHING = "rgba(0, 0, 0, 0)"
+EMPTY: dict[str, Any] = {
+    "data": [],
+    "layout": {
+        "paper_bgcolor": _NOTHING, "plot_bgcolor": _NOTHING,
+        "xaxis": {"visible": False}, "yaxis": {"visible": False},
+    },
+}  # fmt: skip
+"""What stands in the place of a figure until it is known, in any theme."""
 
 
 class Look(NamedTuple):

@@ -16,7 +16,7 @@ from flask import Response, request
 from plotly.utils import PlotlyJSONEncoder
 
 from attnlaw._checks import RegimeWarning
-from attnlaw.explorer.charts import Look, hold_axes
+from attnlaw.explorer.charts import EMPTY, Look, hold_axes
 from attnlaw.explorer.controls import (
     Control,
     Values,
@@ -139,6 +139,7 @@ def page_layout(page: Page, search: str | None, remark: Any = None) -> Any:
             html.Div(
                 dcc.Graph(
                     id=f"{name}-figure",
+                    figure=EMPTY,
                     responsive=True,
                     config={"displaylogo": False, "displayModeBar": False},
                 ),
@@ -335,6 +336,7 @@ def _toolbar(name: str) -> Any:
             for key, label, hint in buttons
         ],
         gap="xs",
+        mt=4,
         justify="flex-end",
     )  # fmt: skip
 

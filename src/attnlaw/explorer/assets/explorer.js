@@ -321,11 +321,10 @@
     },
 
     theme: (clicks, theme) => {
-      const dark = window.matchMedia("(prefers-color-scheme: dark)").matches;
-      const now = theme || localStorage.getItem("attnlaw-theme") || (dark ? "dark" : "light");
+      const now = theme || document.documentElement.dataset.mantineColorScheme;  // of theme.js
       if (!clicks) return now;
       const next = now === "dark" ? "light" : "dark";
-      localStorage.setItem("attnlaw-theme", next);
+      localStorage.setItem("mantine-color-scheme-value", next);  // where Mantine looks, too
       return next;
     },
   };
