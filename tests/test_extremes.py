@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse
 from extreme_calls import finding, fuzz
 
 import attnlaw as al
@@ -48,8 +49,18 @@ HIDDEN[3, 2] = np.ma.masked
         lambda: al.signal_components(HIDDEN),
         lambda: al.reliable_components(HIDDEN),
         lambda: al.outlier_test(MASKED, n_samples=50),
+        lambda: al.SignalComponents().fit(HIDDEN),
+        lambda: al.SignalComponents().fit(ROWS.data).transform(HIDDEN),
+        lambda: al.AttentionPooling("mean").fit(HIDDEN.reshape(10, 4, 6)),
+        lambda: al.pooled_covariance([*HIDDEN]),
+        lambda: al.data.covariance.token_covariance([[0, 1]], [*HIDDEN], [0.5, 0.5]),
+        lambda: al.Vocabulary(
+            frequencies=np.ones(4), classes=np.ma.array([1, -1, 1, -1], mask=[1, 0, 0, 0])
+        ),
+        lambda: al.simulation.learn_weights(HIDDEN.reshape(10, 4, 6), np.ones(10), ridge=1.0),
     ],
 )
+@pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
 def test_hidden_values_are_never_used(call):
     with pytest.raises(ValueError, match="must be without masked entries, got '1 of them'"):
         call()
@@ -297,6 +308,42 @@ def test_softmaxes_of_sharp_random_scores_keep_their_digits(tau):
     _, kappa = al.theory.random_attention_gains(np.eye(2), tau)
     mean = 0.25  # E w_j² over rows: (square + 1/4)/2 for two independent rows
     assert kappa == pytest.approx(2 * (square + mean) / 2, rel=1e-9)
+
+
+LABELS = [["a", None] * 10, np.array([0, np.nan] * 10), np.zeros(20, "M8[s]"), 3.0]
+
+
+@pytest.mark.parametrize("labels", [*LABELS, np.ma.masked_array([0, 1] * 10, [1, 0] * 10)])
+def test_missing_labels_are_no_classes(labels):
+    X = np.random.default_rng(0).standard_normal((20, 3, 4))
+    with pytest.raises(ValueError, match="y must be"):
+        al.AttentionPooling("trained").fit(X, labels)
+    with pytest.raises(ValueError, match="labels must be"):
+        al.diagnostics.predict_learning_curve(X[:, 0], labels)
+
+
+SQUARE = np.random.default_rng(0).standard_normal((60, 6))
+
+
+@pytest.mark.parametrize("kind", ["sparse", "complex", "times", "structured", "objects"])
+def test_arrays_of_other_kinds_are_refused(kind):
+    X = {
+        "sparse": scipy.sparse.csr_array(SQUARE),
+        "complex": SQUARE + 1j,
+        "times": SQUARE.astype("m8[s]"),
+        "structured": SQUARE.view([("a", "f8"), ("b", "f8")]),
+        "objects": np.where(SQUARE > 2, None, SQUARE),
+    }[kind]
+    for call in (al.pooled_covariance, al.signal_components, al.diagnostics.check_subsets):
+        with pytest.raises(ValueError, match="must be"):
+            call(X)
+
+
+def test_arrays_of_other_shapes_in_memory_give_the_same_numbers():
+    usual = al.pooled_covariance(SQUARE).covariance
+    swapped = SQUARE.astype(SQUARE.dtype.newbyteorder())
+    for X in (np.matrix(SQUARE), swapped, SQUARE[::-1][::-1], np.asfortranarray(SQUARE)):
+        np.testing.assert_allclose(al.pooled_covariance(X).covariance, usual, rtol=1e-12)
 
 
 def test_a_vocabulary_that_is_rounded_is_said():

@@ -121,11 +121,20 @@ def refuse_extremes(argument: str, largest: Any) -> None:
 
 def refuse_masked(argument: str, value: object) -> None:
     """Raise if entries of an array are masked: a conversion would bring back what they hide."""
-    parts = value if isinstance(value, list | tuple) else [value]
-    masked = [part.mask for part in parts if isinstance(part, np.ma.MaskedArray)]
-    n_masked = sum(np.count_nonzero(mask) for mask in masked)
-    if n_masked:
+    if n_masked := _n_masked(value):
         raise invalid_argument(argument, "without masked entries", f"{n_masked} of them")
+
+
+def _n_masked(value: object) -> int:
+    if isinstance(value, np.ma.MaskedArray):
+        return int(np.count_nonzero(value.mask))
+    return sum(map(_n_masked, value)) if isinstance(value, list | tuple) else 0
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether a value is None, NaN, masked, or what pandas has for them."""
+    nothing = type(value).__name__ in ("NoneType", "NAType", "NaTType", "MaskedConstant")
+    return nothing or (isinstance(value, float | np.floating) and bool(value != value))
 
 
 def real(

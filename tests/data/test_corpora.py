@@ -193,3 +193,13 @@ def test_bad_arguments_are_named(tmp_path, documents):
         open_corpus(np.ones((3, 2), int), labels=[1, 2])
     with pytest.raises(ValueError, match="token ids or real numbers, got dtype"):
         open_corpus(np.array([["a"]]))
+
+
+@pytest.mark.parametrize("missing", ["null", "NaN"])
+def test_a_missing_label_is_no_class(tmp_path, missing):
+    lines = ['{"tokens": [1, 2], "label": "a"}', f'{{"tokens": [1, 2], "label": {missing}}}']
+    (tmp_path / "c.jsonl").write_text("\n".join(lines))
+    with pytest.raises(ValueError, match=r"hold a label in every row, got (None|nan) in line 2"):
+        _ = open_corpus(tmp_path / "c.jsonl", label="label").classes
+    with pytest.raises(ValueError, match="hold a label in every row, got nan in row 1"):
+        list(open_corpus(np.ones((2, 3), int), labels=np.array([1.0, np.nan])).blocks(0))

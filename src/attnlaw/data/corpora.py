@@ -24,13 +24,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw._checks import LARGEST_COUNT, count, invalid_argument
+from attnlaw._checks import LARGEST_COUNT, count, invalid_argument, refuse_masked
 from attnlaw._extras import require
 from attnlaw.data.masks import converted
 from attnlaw.data.readers.array_files import npy_entries
 from attnlaw.data.readers.entries import BadFileError, bad_file
 from attnlaw.data.readers.lists import (
     BLOCK_ROWS,
+    label_words,
     line_name,
     lines_in,
     list_column,
@@ -195,7 +196,7 @@ class Corpus:
                 values = list_column(name, where, batch.column(self.column), self.max_length)
                 labels = None
                 if self.label is not None:
-                    labels = np.array([str(x) for x in batch.column(self.label).to_pylist()])
+                    labels = label_words(name, where, batch.column(self.label).to_pylist())
                 yield Block(values, labels, name, where)
             return
         data = _array(source)
@@ -203,7 +204,9 @@ class Corpus:
             rows_here = slice(first, min(first + BLOCK_ROWS, stop))
             labels = None
             if self.labels is not None:
-                labels = np.asarray(self.labels[rows_here]).astype(str)
+                labels = label_words(
+                    "labels", partial(row_name, first), np.asarray(self.labels[rows_here]).tolist()
+                )
             values = np.asarray(data[rows_here])
             if values.ndim == 2 and values.dtype.kind in "iu":
                 values = signed(values[:, : self.max_length])
@@ -255,6 +258,7 @@ def open_corpus(
             raise ValueError(f"{part} must be a corpus, got nothing at that place.")
     if isinstance(labels, PATHS):
         labels = _array(labels)
+    refuse_masked("labels", labels)
     L = count("max_length", max_length)
     return Corpus(sources=parts, column=column, label=label, labels=labels, max_length=L)
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw._checks import invalid_argument, real_array
+from attnlaw._checks import invalid_argument, is_missing, real_array, refuse_masked
 
 __all__ = [
     "Pooling",
@@ -22,6 +22,7 @@ __all__ = [
     "check_every_row_has_a_token",
     "converted",
     "is_by_position",
+    "labels_array",
     "presence",
     "remaining_weights",
 ]
@@ -50,16 +51,51 @@ def converted(argument: str, value: Any) -> Any:
     """Return `value` as it is if it is an array of NumPy's kind, else as an array in memory."""
     if isinstance(value, np.ma.MaskedArray):
         raise invalid_argument(argument, "an array without a mask of its own", value)
+    if isinstance(value, list | tuple):
+        refuse_masked(argument, value)
+    if hasattr(value, "nnz") and hasattr(value, "toarray"):
+        raise invalid_argument(argument, "a dense array", f"a sparse one of shape {value.shape}")
     if hasattr(value, "detach") and hasattr(value, "cpu"):  # of torch
         tensor = value.detach().cpu()
         return (tensor.float() if "bfloat16" in str(tensor.dtype) else tensor).numpy()
-    if hasattr(getattr(value, "dtype", None), "kind"):
+    in_memory = hasattr(value, "iloc") or isinstance(value, np.matrix)  # of pandas
+    if isinstance(getattr(value, "dtype", None), np.dtype) and not in_memory:
         return getattr(value, "data", value) if hasattr(value, "dims") else value  # of xarray
     try:
         return np.asarray(value)
     except (ValueError, TypeError):
         what = "an array (pad sequences of unequal length and give their lengths)"
         raise invalid_argument(argument, what, f"a {type(value).__name__} that is none") from None
+
+
+def labels_array(argument: str, labels: Any, n: int) -> NDArray[np.generic]:
+    """Return n labels as an array of numbers or words; those of pandas may be categories.
+
+    Examples
+    --------
+    >>> labels_array("labels", ["a", None], 2)
+    Traceback (most recent call last):
+    ValueError: labels must be given for every sequence, got 'none in row 1'.
+    """
+    given = labels.to_numpy() if hasattr(labels, "to_numpy") else labels
+    if isinstance(given, list | tuple) or getattr(given, "dtype", None) == np.dtype(object):
+        missing = [row for row, label in enumerate(np.ravel(given)) if is_missing(label)]
+        if missing:
+            raise invalid_argument(
+                argument, "given for every sequence", f"none in row {missing[0]}"
+            )
+    y = np.asarray(converted(argument, given))
+    if y.dtype.kind == "O":
+        kinds = {type(label) for label in y.ravel().tolist()}
+        if kinds <= {str} or kinds <= {bool, int, float}:
+            y = np.array(y.tolist())
+    if y.dtype.kind == "T":  # words of NumPy 2
+        y = y.astype(str)
+    if y.shape != (n,) or y.dtype.kind not in "biufUS":
+        raise invalid_argument(argument, f"{n} numbers or words, one a sequence", y)
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        raise invalid_argument(argument, "finite", y)
+    return y
 
 
 def is_by_position(embeddings: Any) -> bool:

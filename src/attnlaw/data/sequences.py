@@ -274,7 +274,10 @@ def padded(sequences: Any) -> tuple[Any, NDArray[np.bool_] | None]:
     dtype = getattr(sequences, "dtype", None)
     if dtype is not None and getattr(dtype, "kind", "f") != "O":
         return converted("sequences", sequences), None
-    parts = [converted("sequences", part) for part in sequences]
+    try:
+        parts = [converted("sequences", part) for part in sequences]
+    except TypeError:
+        raise invalid_argument("sequences", "an array, or a list of arrays", sequences) from None
     lengths = np.array([len(part) if part.ndim else 0 for part in parts])
     shapes = {part.shape[1:] for part in parts}
     if len(parts) == 0 or lengths.min() == 0 or len(shapes) > 1:

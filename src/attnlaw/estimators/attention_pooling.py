@@ -9,8 +9,8 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from attnlaw._checks import choice, count, invalid_argument, real, scalar
-from attnlaw.data.masks import converted
+from attnlaw._checks import choice, count, invalid_argument, real, refuse_masked, scalar
+from attnlaw.data.masks import converted, labels_array
 from attnlaw.data.sequences import Sequences, as_sequences, padded
 from attnlaw.estimators.fitted_pooling import FittedPooling, fit_pooling
 from attnlaw.estimators.pooling import POOLINGS, PostProcessing, position_weights
@@ -226,8 +226,8 @@ class AttentionPooling(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if self.weights == "trained":
             if y is None:
                 raise invalid_argument("y", "given for weights='trained'", None)
-            classes, labels = np.unique(np.asarray(y), return_inverse=True)
-            if len(labels) != N or len(classes) < 2:
+            classes, labels = np.unique(labels_array("y", y, N), return_inverse=True)
+            if len(classes) < 2:
                 found = f"{len(labels)} labels of {len(classes)} classes"
                 raise invalid_argument("y", f"{N} labels of two or more classes", found)
             return trained_weights(data, labels)
@@ -296,6 +296,7 @@ class AttentionPooling(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self, X: Any, mask: Any, lengths: Any, tokens: Any, *, reset: bool
     ) -> tuple[Sequences, NDArray[Any] | None]:
         """Return X as sequences, checked by scikit-learn's rules and by ours, and token ids."""
+        refuse_masked("X", X)
         shown, own = X, None
         if isinstance(X, list | tuple) or getattr(X, "dtype", None) is np.dtype(object):
             shown, own = padded(X)

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._checks import Floats, RegimeWarning, count, invalid_argument, scalar
 from attnlaw.data.corpus_statistics import CorpusStatistics
+from attnlaw.data.masks import converted
 from attnlaw.estimators.copies import copy_groups
 from attnlaw.estimators.outliers import OutlierTest, n_dominant, outlier_test
 from attnlaw.estimators.rows import (
@@ -149,9 +150,9 @@ def signal_components(
         return _of_corpus(pooled, settings, snr, least)
     X = checked_rows(pooled)
     if tokens is not None:
-        tokens = np.asarray(tokens)
-        if tokens.ndim != 2 or len(tokens) != len(X):
-            raise invalid_argument("tokens", f"of shape ({len(X)}, length)", tokens)
+        tokens = np.asarray(converted("tokens", tokens))
+        if tokens.ndim != 2 or len(tokens) != len(X) or tokens.dtype.kind not in "iu":
+            raise invalid_argument("tokens", f"whole numbers of shape ({len(X)}, length)", tokens)
     n_tokens_in = row_lengths(lengths, tokens, len(X))
     mean, varying = mean_and_varying(X)
     if not centred:

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from attnlaw._checks import RegimeWarning, count, invalid_argument
+from attnlaw._checks import RegimeWarning, count, invalid_argument, real_array, refuse_masked
 from attnlaw.data.corpus_statistics import CorpusStatistics
 from attnlaw.estimators.components import signal_components
 from attnlaw.estimators.reliability import reliable_components
@@ -118,6 +118,7 @@ class SignalComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if is_summed:
             self.n_features_in_ = len(X.mean)
         else:
+            _refuse_odd(X)
             X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
         if self.keep == "detected":
             components = self._detected(X, tokens, lengths)
@@ -197,6 +198,7 @@ class SignalComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         array of shape (n, n_components)
         """
         check_is_fitted(self)
+        _refuse_odd(X)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         scores = X @ self.components_.T
         if self.centred:
@@ -206,10 +208,17 @@ class SignalComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def inverse_transform(self, X: Any) -> NDArray[Any]:
         """Return rows of the original width from scores: the part that is kept, denoised."""
         check_is_fitted(self)
-        rows = np.asarray(X) @ self.components_
+        rows = real_array("X", X, ndim=2) @ self.components_
         return np.asarray(rows + self.mean_ if self.centred else rows)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _refuse_odd(X: Any) -> None:
+    """Raise for what scikit-learn would convert: masked entries and times."""
+    refuse_masked("X", X)
+    if getattr(getattr(X, "dtype", None), "kind", "f") in "mM":
+        raise invalid_argument("X", "made of real numbers", X.dtype.name)

@@ -92,6 +92,7 @@ class Vocabulary(Record):
             raise invalid_argument(
                 "frequencies", "at most half of the text for one token", float(p.max())
             )
+        refuse_masked("classes", self.classes)
         c = balanced_classes(p) if self.classes is None else np.asarray(self.classes)
         if c.shape != p.shape or not np.isin(c, (-1, 1)).all():
             raise invalid_argument("classes", f"{len(p)} numbers that are 1 or -1", c)

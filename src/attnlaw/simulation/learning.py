@@ -18,6 +18,7 @@ from attnlaw._checks import (
     invalid_argument,
     random_generator,
     real_array,
+    refuse_masked,
     scalar,
 )
 from attnlaw.models import PooledSequences
@@ -161,6 +162,7 @@ def _views(
     sequences: ArrayLike, table: ArrayLike | None, n_labels: int
 ) -> tuple[Callable[[Floats], Floats], Callable[[Floats], Floats], int]:
     """Return w ↦ X(w), b ↦ (T_il·b) and the length, without a copy of the data."""
+    refuse_masked("sequences", sequences)
     T = np.asarray(sequences)
     if table is None:
         if T.ndim != 3 or T.dtype.kind != "f" or 0 in T.shape:

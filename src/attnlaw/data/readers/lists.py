@@ -6,17 +6,20 @@ cannot be used is named by its row, counted from 0, or its line, counted from 1.
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlaw._checks import is_missing
 from attnlaw._extras import require
 from attnlaw.data.readers.entries import bad_file, opened
 
 __all__ = [
     "BLOCK_ROWS",
+    "label_words",
     "line_name",
     "lines_in",
     "list_column",
@@ -182,17 +185,18 @@ def parsed_lines(
     """Yield lines as arrays, a few thousand at a time, with the places where they begin."""
     places: list[int] = []
     rows: list[NDArray[Any]] = []
-    labels: list[str] = []
+    labels: list[Any] = []
 
     def taken() -> tuple[list[int], list[NDArray[Any]], NDArray[Any] | None]:
-        return places, rows, None if label is None else np.array(labels)
+        where = partial(line_name, path, places)
+        return places, rows, None if label is None else label_words(str(path), where, labels)
 
     for place, line in lines:
         try:
             row = json.loads(line)
             values = np.asarray(row[column] if isinstance(row, dict) else row)
             if label is not None:
-                labels.append(str(row[label]))
+                labels.append(row[label])
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             found = f"{type(error).__name__}: {str(error)[:80]} in {line_name(path, [place], 0)}"
             raise bad_file(path, f"hold JSON with a list {column!r} a line", found) from None
@@ -206,6 +210,14 @@ def parsed_lines(
             places, rows, labels = [], [], []
     if rows:
         yield taken()
+
+
+def label_words(name: str, where: Callable[[int], str], labels: list[Any]) -> NDArray[Any]:
+    """Return labels as text; a missing one is no class of its own."""
+    for k, label in enumerate(labels):
+        if is_missing(label):
+            raise bad_file(Path(name), "hold a label in every row", f"{label} in {where(k)}")
+    return np.array([str(label) for label in labels])
 
 
 def stacked_lines(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from attnlaw._checks import Floats, choice, count, invalid_argument
 from attnlaw._machine import available_memory
+from attnlaw.data.masks import converted
 from attnlaw.data.readers.entries import Entry, bad_file, choose_entry
 from attnlaw.data.readers.tables import list_arrays
 from attnlaw.simulation import attention_matrix
@@ -88,7 +89,7 @@ def attention_maps(
     >>> attention_maps(np.full((2, 10, 10), 0.1)).weights.shape
     (1, 2, 10, 10)
     """
-    A = _four_axes("attention", np.asanyarray(weights))
+    A = _four_axes("attention", weights)
     n = A.shape[-1]
     if A.shape[-2] != n:
         raise invalid_argument("attention", "square maps", A)
@@ -127,7 +128,7 @@ def maps_from_scores(
     >>> maps_from_scores(np.zeros((9, 9)), causal=True)[0, 0][1, :3]
     array([0.5, 0.5, 0. ])
     """
-    S = _four_axes("scores", np.asanyarray(scores))
+    S = _four_axes("scores", scores)
     if S.shape[-2] != S.shape[-1]:
         raise invalid_argument("scores", "square maps", S)
     A = np.empty(S.shape, dtype=np.float32 if S.dtype.itemsize <= 4 else np.float64)
@@ -162,8 +163,8 @@ def maps_from_queries(
     >>> maps_from_queries(Q, Q[:1]).head_dimension
     5
     """
-    Q = _four_axes("queries", np.asanyarray(queries))
-    K = _four_axes("keys", np.asanyarray(keys))
+    Q = _four_axes("queries", queries)
+    K = _four_axes("keys", keys)
     layers, heads, n, d = Q.shape
     if K.shape[0] != layers or K.shape[2:] != (n, d) or heads % max(K.shape[1], 1):
         raise invalid_argument("keys", f"of the shape of the queries, {Q.shape}", K)
@@ -270,7 +271,8 @@ def holds_attention(path: str | Path, tensor: str | None = None) -> bool:
     return bool((first >= 0).all() and np.abs(first.sum(axis=1) - 1).max() < 0.01)
 
 
-def _four_axes(name: str, array: Array) -> Array:
+def _four_axes(name: str, values: Any) -> Array:
+    array: Array = np.asanyarray(converted(name, values))
     if array.dtype.kind not in "fiu":
         raise invalid_argument(name, "made of real numbers", array.dtype.name)
     given = array

@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._checks import Floats, choice, invalid_argument
+from attnlaw._checks import Floats, choice, invalid_argument, real_array
 from attnlaw.data.corpus_statistics import CorpusStatistics
+from attnlaw.data.masks import converted
 from attnlaw.data.sequences import Sequences
 from attnlaw.diagnostics.pooling.classification import Folds, cross_validate, ridge_answers
 from attnlaw.diagnostics.pooling.poolings import Rows
@@ -206,7 +207,8 @@ def task_of(
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    N, P, s = len(groups), np.asarray(pairs), np.asarray(scores, dtype=np.float64)
+    N, P = len(groups), np.asarray(converted("pairs", pairs))
+    s = real_array("scores", [] if scores is None else scores)
     if P.ndim != 2 or P.shape[1] != 2 or P.dtype.kind not in "iu" or len(P) < 12:
         raise invalid_argument("pairs", "at least 12 pairs of texts, whole numbers", P)
     if s.shape != (len(P),) or not np.isfinite(s).all() or np.ptp(s) == 0:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._checks import Floats, invalid_argument, real_array
+from attnlaw.data.masks import labels_array
 
 __all__ = ["MULTIPLES", "RIDGES", "LearningCurve", "predict_learning_curve"]
 
@@ -97,9 +98,7 @@ def predict_learning_curve(
     True
     """
     X = real_array("vectors", vectors, ndim=2)
-    y = np.asarray(labels)
-    if y.shape != (len(X),):
-        raise invalid_argument("labels", f"{len(X)}, one a sample", y)
+    y = labels_array("labels", labels, len(X))
     classes, numbers, counts = np.unique(y, return_inverse=True, return_counts=True)
     if len(classes) < 2 or counts.min() < 2:
         found = f"{len(classes)} classes, the smallest of {counts.min()}"

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._checks import Floats, Random, count, invalid_argument, random_generator
-from attnlaw.data.masks import converted
+from attnlaw.data.masks import labels_array
 from attnlaw.data.sequences import Sequences, as_sequences, padded
 from attnlaw.diagnostics.pooling.classification import (
     Folds,
@@ -166,36 +166,13 @@ def compare_positions(
 
 
 def checked_labels(labels: Any, n: int) -> NDArray[np.generic]:
-    """Return labels as an array of numbers or words; those of pandas may be categories."""
-    given = labels.to_numpy() if hasattr(labels, "to_numpy") else labels
-    if isinstance(given, list | tuple) or getattr(given, "dtype", None) == np.dtype(object):
-        missing = [row for row, label in enumerate(given) if _is_missing(label)]
-        if missing:
-            raise invalid_argument(
-                "labels", "given for every sequence", f"none in row {missing[0]}"
-            )
-    y = np.asarray(converted("labels", given))
-    if y.dtype.kind == "O":
-        kinds = {type(label) for label in y.ravel().tolist()}
-        if kinds <= {str} or kinds <= {bool, int, float}:
-            y = np.array(y.tolist())
-    if y.dtype.kind == "T":  # words of NumPy 2
-        y = y.astype(str)
-    if y.shape != (n,) or y.dtype.kind not in "biufUS":
-        raise invalid_argument("labels", f"{n} numbers or words, one a sequence", y)
-    if y.dtype.kind == "f" and not np.isfinite(y).all():
-        raise invalid_argument("labels", "finite", y)
+    """Return labels as an array of numbers or words, of 2 to 200 classes."""
+    y = labels_array("labels", labels, n)
     classes, counts = np.unique(y, return_counts=True)
     if len(classes) < 2 or counts.min() < 4 or len(classes) > 200:
         found = f"{len(classes)} classes, the smallest of {counts.min()}"
         raise invalid_argument("labels", "2 to 200 classes with at least 4 sequences each", found)
     return y
-
-
-def _is_missing(label: Any) -> bool:
-    """Return whether a label is None, NaN, or what pandas has for them."""
-    nothing = type(label).__name__ in ("NoneType", "NAType", "NaTType")
-    return nothing or (isinstance(label, float) and label != label)
 
 
 def cut_sequences(data: Sequences, length: int) -> tuple[Sequences, int]:
@@ -228,6 +205,8 @@ def cut_with_ids(
 def _coarse(variances: Floats) -> Floats:
     """Replace variances by the means of a hundred groups, the largest left alone."""
     positive = variances[variances > 0]
+    if not positive.size:
+        raise invalid_argument("sequences", "such that they differ", "copies of one")
     groups = rank_groups(np.arange(len(positive)), n_groups=100)
     return np.concatenate([np.full(len(group), positive[group].mean()) for group in groups])
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from attnlaw._checks import Floats, Random, count, invalid_argument, random_generator
 from attnlaw.data.corpus_statistics import CorpusStatistics, as_statistics
 from attnlaw.data.covariance import pooled_covariance
+from attnlaw.data.masks import converted
 from attnlaw.data.readers import EmbeddingTable
 from attnlaw.diagnostics.tables.noise import (
     SubsetCheck,
@@ -251,7 +252,7 @@ def rank_correlation(x: Rows, y: Rows) -> float:
 
 
 def _checked(table: Rows) -> Rows:
-    E = np.asanyarray(table)
+    E: Rows = np.asanyarray(converted("table", table))
     if E.ndim != 2 or min(E.shape) < 24:
         raise invalid_argument("table", "of shape (V, d), both at least 24", E)
     if E.dtype.kind != "f":

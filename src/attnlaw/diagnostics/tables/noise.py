@@ -17,6 +17,7 @@ from attnlaw._checks import (
     scalar,
 )
 from attnlaw.data.covariance import PooledCovariance, pooled_covariance
+from attnlaw.data.masks import array
 from attnlaw.laws.separable import SeparableLaw
 
 __all__ = [
@@ -268,6 +269,7 @@ def check_subsets(
     It does when the quadratic forms on which the law rests do not concentrate: rows of unequal
     length make Silverstein's law fail, clusters and heavy coordinates make both fail.
     """
+    rows = array("rows", rows, (2,), "fiu")
     V, d = rows.shape
     if max(2 * d, 40) > V:
         raise invalid_argument("rows", "at least twice as many as columns, and 40", rows)
