@@ -1,5 +1,6 @@
 """Calls with extreme arguments answer with numbers or refuse with one sentence, and in time."""
 
+import dataclasses
 import warnings
 
 import numpy as np
@@ -279,6 +280,21 @@ def test_what_the_fuzzer_found_stays_repaired(call, seed):
     assert finding(call, seed) is None
 
 
+def test_tokens_that_no_query_attends_to_make_no_noise():
+    """Weights of 1e-200 left the numbers when they were inverted and squared."""
+    sizes = {"n_tokens": 64, "informative_tokens": 56, "dimension": 99, "n_samples": 64}
+    step = al.QueryAttention(
+        **sizes, length=20, informative_share=0.5, signal_norm=1.0, marker_norm=0.0,
+        scoring="sigmoid", inverse_temperature=1000.0,
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", al.RegimeWarning)
+        sharper = dataclasses.replace(step, inverse_temperature=1e6)
+        assert al.predict(step).top_eigenvalue == pytest.approx(
+            al.predict(sharper).top_eigenvalue, rel=1e-9
+        )
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -339,6 +355,7 @@ def test_arrays_of_other_kinds_are_refused(kind):
             call(X)
 
 
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
 def test_arrays_of_other_shapes_in_memory_give_the_same_numbers():
     usual = al.pooled_covariance(SQUARE).covariance
     swapped = SQUARE.astype(SQUARE.dtype.newbyteorder())

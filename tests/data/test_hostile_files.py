@@ -258,3 +258,31 @@ def test_labels_are_counted(tmp_path):
     with limited_memory(50 * MIB), pytest.raises(ValueError, match="leave its labels within"):
         read_sequences(tmp_path / "x.npy", labels=tmp_path / "labels.txt")
     assert entries._LIMIT.get() is None
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name:UserWarning")
+def test_names_that_occur_twice_are_refused(tmp_path):
+    """One of the two was read in silence."""
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        for value in (0.0, 1.0):
+            with archive.open("a.npy", "w") as member:
+                np.save(member, np.full((3, 3), value))
+    with pytest.raises(ValueError, match="must hold arrays of different names, got two 'a'"):
+        read_table(tmp_path / "a.npz")
+    once, name = gguf_bytes(TABLE), b"token_embd.weight"
+    at = once.index(struct.pack("<Q", len(name)) + name)
+    entry = once[at : at + 8 + len(name) + 4 + 8 * 2 + 4 + 8]
+    (tmp_path / "a.gguf").write_bytes(
+        once[:8] + struct.pack("<Q", 2) + once[16:at] + entry + once[at:]
+    )
+    with pytest.raises(ValueError, match="must hold arrays of different names"):
+        list_arrays(tmp_path / "a.gguf")
+
+
+def test_a_shape_of_truth_values_is_refused(tmp_path):
+    np.save(tmp_path / "a.npy", TABLE)
+    data = (tmp_path / "a.npy").read_bytes()
+    shape = f"{TABLE.shape}".encode()
+    (tmp_path / "a.npy").write_bytes(data.replace(shape, b"(True,)".ljust(len(shape))))
+    with pytest.raises(ValueError, match="must have a possible shape"):
+        read_table(tmp_path / "a.npy")

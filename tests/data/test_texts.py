@@ -45,6 +45,10 @@ def test_columns_are_the_same_in_every_format(tmp_path, kind):
             read_texts(path, **bad)
 
 
+def first_column(path):
+    return read_texts(path, "text")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
@@ -132,3 +136,48 @@ def test_a_folder_without_weights_is_one_sentence(tmp_path):
     (tmp_path / "config.json").write_text('{"architectures": ["BertModel"]}')
     with pytest.raises(ValueError, match=r"must hold a .safetensors file, got none"):
         embed_texts(["a"], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("two.csv", "text,text\na,b\n", "have only one column called 'text', got text, text"),
+        (
+            "dict.jsonl",
+            '{"text": {"a": 1}}',
+            "hold text in every row of 'text', got a dict in row 1",
+        ),
+        ("half.jsonl", '{"text": "\\ud800"}', "hold text in every row of 'text'"),
+        ("long.jsonl", '{"text": 1' + "0" * 5000 + "}", "be a sound .jsonl file"),
+        ("cut.vec", "5 2\na 1 2\n", "hold the 5 words it announces, got 1 of them"),
+    ],
+)
+def test_hostile_texts_get_a_sentence(tmp_path, name, content, words):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=f"{name} must {words}"):
+        read_word_vectors(tmp_path / name) if "vec" in name else read_texts(
+            tmp_path / name, "text"
+        )
+
+
+@pytest.mark.parametrize("name", ["hole.csv", "hole.jsonl", "hole.txt"])
+def test_a_line_without_end_is_not_read(tmp_path, name):
+    with (tmp_path / name).open("wb") as stream:
+        stream.truncate(200 * 2**30)
+    with pytest.raises(ValueError, match="must be stored in full"):
+        read_word_vectors(tmp_path / name) if "txt" in name else read_texts(
+            tmp_path / name, "text"
+        )
+
+
+def test_a_parquet_file_of_one_text_takes_the_memory_of_one(tmp_path):
+    """A text that is stored once was copied for every row: 200 kB of file took 2 GB."""
+    arrow, parquet = (pytest.importorskip(name) for name in ("pyarrow", "pyarrow.parquet"))
+    column = arrow.array(["a" * 10_000] * 20_000)
+    parquet.write_table(arrow.table({"text": column}), tmp_path / "t.parquet")
+    (texts,) = read_texts(tmp_path / "t.parquet", "text").texts
+    assert len(texts) == 20_000
+    assert len(set(map(id, texts))) < 20
+    parquet.write_table(arrow.table({"text": [b"a"]}), tmp_path / "b.parquet")
+    with pytest.raises(ValueError, match="hold text in every row of 'text', got a bytes"):
+        read_texts(tmp_path / "b.parquet", "text")

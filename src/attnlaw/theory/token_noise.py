@@ -47,6 +47,7 @@ __all__ = [
 INSIDE = 1e30  # derivative of φ where φ does not exist
 MOST_NODES = 6  # atoms by which the law of ξ is replaced
 
+LEAST_ROW = 1e-14  # of the largest: eigenvalues below are rounding errors of any sample
 EXACT = 600  # distinct rows up to which nothing is replaced
 HEAVY = 64  # largest rows that are always kept one by one
 POINTS = 12  # q: Chebyshev points of a bin
@@ -129,6 +130,7 @@ def reduced_sums(
     mean, square, tilt : float
         As in `TokenSums`.
     """
+    all_rows = np.where(all_rows > LEAST_ROW * all_rows.max(), all_rows, 0.0)
     falling = np.argsort(-all_rows, kind="stable")
     sorted_rows = all_rows[falling]
     first = np.append(True, -np.diff(sorted_rows) > 1e-14 * sorted_rows[:-1])  # up to rounding

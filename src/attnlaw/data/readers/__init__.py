@@ -13,6 +13,7 @@ from attnlaw.data.readers.tables import (
     read_array,
     read_sequences,
     read_table,
+    read_word_vectors,
 )
 from attnlaw.data.readers.texts import (
     EmbeddedTexts,
@@ -20,7 +21,6 @@ from attnlaw.data.readers.texts import (
     embed_texts,
     holds_texts,
     read_texts,
-    read_word_vectors,
 )
 from attnlaw.data.readers.vocabularies import encode_texts, read_tokenizer
 

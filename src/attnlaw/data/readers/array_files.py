@@ -84,6 +84,8 @@ def npz_entries(path: Path) -> dict[str, Entry]:
                     with archive.open(member) as stream:
                         header = _header(path, stream)
                     name = member.filename.removesuffix(".npy")
+                    if name in entries:
+                        raise bad_file(path, "hold arrays of different names", f"two {name!r}")
                     entries[name] = _npz_entry(path, member, name, *header)
     except BadFileError:
         raise
@@ -164,7 +166,7 @@ def _header(path: Path, stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dt
         raise bad_file(path, "hold numbers", "pickled Python objects, which are never loaded")
     if dtype.kind not in "fiub":
         raise bad_file(path, "hold real numbers", f"dtype {dtype}")
-    if any(n < 0 for n in shape) or _size(shape, dtype) > 2**62:
+    if any(type(n) is not int or n < 0 for n in shape) or _size(shape, dtype) > 2**62:
         raise bad_file(path, "have a possible shape", str(shape)[:80])
     return shape, fortran, dtype
 

@@ -33,6 +33,7 @@ __all__ = [
     "limited_memory",
     "opened",
     "require_room",
+    "require_text_room",
 ]
 
 Array = NDArray[np.generic]
@@ -45,6 +46,8 @@ VALUE_BYTES, SQUARE_BYTES = 32, 56
 
 Measured on tables (14 and 52), sequences (30) and attention maps (3).
 """
+
+TEXT_BYTES = 3  # of memory for a byte of a file of lines
 
 SPARSE_BYTES, SPARSE_SHARE = 2**28, 8
 """From that size on a file is sparse if less than one byte in eight is on the disk.
@@ -126,6 +129,13 @@ def require_room(path: Path, needed: float, purpose: str) -> None:
             f"leave {purpose} within the {room / 2**20:,.0f} MiB of memory {where}",
             f"a need of {needed / 2**20:,.0f} MiB",
         )
+
+
+def require_text_room(path: Path) -> None:
+    """Raise for a file of lines that is not stored in full, or that memory does not hold."""
+    with opened(path) as stream:
+        n_bytes = os.fstat(stream.fileno()).st_size
+    require_room(path, TEXT_BYTES * n_bytes, "its text")
 
 
 @contextmanager

@@ -114,6 +114,8 @@ def _parse(path: Path) -> tuple[dict[str, Any], dict[str, Entry]]:
         cursor.spend(20 * _OBJECT)
         shape = tuple(cursor.number("Q") for _ in range(n_axes))[::-1]  # fastest axis first
         headers.append((name, shape, cursor.number("I"), cursor.number("Q")))
+    if len({header[0] for header in headers}) < len(headers):
+        raise bad_file(path, "hold arrays of different names", "one that occurs twice")
     alignment = fields.get("general.alignment", 32)
     if type(alignment) is not int or not 1 <= alignment <= 2**20:
         raise bad_file(path, "have an alignment up to 2**20", repr(alignment))

@@ -1,6 +1,7 @@
 """One call from a path to an array, to an embedding table with its words, or to sequences."""
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from attnlaw.data.readers.entries import (
     choose_entry,
     opened,
     require_room,
+    require_text_room,
 )
 from attnlaw.data.readers.gguf_files import gguf_entries
 from attnlaw.data.readers.vocabularies import gguf_tokens, json_file, vocabulary_tokens
@@ -29,6 +31,7 @@ __all__ = [
     "read_array",
     "read_sequences",
     "read_table",
+    "read_word_vectors",
 ]
 
 _PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle")
@@ -310,3 +313,78 @@ def _labels(path: Path) -> Array:
     except UnicodeDecodeError:
         raise bad_file(path, "be text with one label a line", "something else") from None
     return np.array([line.strip()[:100] for line in lines])
+
+
+def read_word_vectors(path: str | Path) -> EmbeddingTable:
+    r"""Return word vectors as GloVe and word2vec write them, as text or in binary.
+
+    Text has a word and its numbers on each line, after an optional line with the counts; binary
+    has that line, and then for each word its letters, a space and numbers in float32.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "glove.txt"
+    ...     _ = file.write_text("law 1 0\nspectrum 0 1\n")
+    ...     table = read_word_vectors(file)
+    >>> table.tokens, table.vectors.shape
+    (('law', 'spectrum'), (2, 2))
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"{path} must be a file of word vectors, got nothing at that place.")
+    binary = path.suffix == ".bin"
+    words, vectors = (_binary_vectors if binary else _text_vectors)(path)
+    if not np.isfinite(vectors).all():
+        raise bad_file(path, "hold finite numbers", "others")
+    return EmbeddingTable(
+        vectors=vectors, tokens=tuple(words), source=str(path), name="word vectors"
+    )
+
+
+def _text_vectors(path: Path) -> tuple[list[str], NDArray[np.float32]]:
+    words: list[str] = []
+    numbers: list[NDArray[np.float32]] = []
+    announced = None
+    require_text_room(path)
+    with path.open("rb") as stream:
+        for line in stream:
+            if not words and announced is None and re.fullmatch(rb"\d{1,18} \d{1,18}\s*", line):
+                announced = int(line.split()[0])
+                continue
+            word, _, rest = line.rstrip().partition(b" ")
+            try:
+                row = np.array(rest.split(), dtype=np.float32)
+            except ValueError:
+                row = np.empty(0, np.float32)
+            if len(row) == 0 or (numbers and len(row) != len(numbers[0])):
+                where = f"{len(row)} in line {len(words) + 1}"
+                raise bad_file(path, "hold a word and equally many numbers a line", where)
+            words.append(word.decode("utf-8", "replace"))
+            numbers.append(row)
+    if not words:
+        raise bad_file(path, "hold word vectors", "an empty file")
+    if announced is not None and announced > len(words):
+        raise bad_file(path, f"hold the {announced} words it announces", f"{len(words)} of them")
+    return words, np.stack(numbers)
+
+
+def _binary_vectors(path: Path) -> tuple[list[str], NDArray[np.float32]]:
+    data = np.memmap(path, np.uint8, mode="r").data if path.stat().st_size else memoryview(b"")
+    head = bytes(data[:64]).partition(b"\n")[0]
+    if not re.fullmatch(rb"\d+ \d+", head):
+        raise bad_file(path, "begin with the counts of words and numbers", repr(head[:40]))
+    V, d = map(int, head.split())
+    if V * (4 * d + 2) > len(data) or 0 in (V, d):
+        raise bad_file(path, f"hold {V} words of {d} numbers", f"{len(data)} bytes")
+    words, vectors, at = [], np.empty((V, d), np.float32), len(head) + 1
+    for i in range(V):
+        name, space, _ = bytes(data[at : at + 1000]).partition(b" ")
+        at += len(name) + 1
+        if not space or at + 4 * d > len(data):
+            raise bad_file(path, f"hold {V} words of {d} numbers", f"{i} of them")
+        words.append(name.lstrip(b"\n").decode("utf-8", "replace"))
+        vectors[i] = np.frombuffer(data[at : at + 4 * d], "<f4")
+        at += 4 * d
+    return words, vectors

@@ -20,8 +20,14 @@ from numpy.typing import NDArray
 
 from attnlaw._checks import count
 from attnlaw._extras import require
-from attnlaw.data.readers.entries import bad_file, require_room
-from attnlaw.data.readers.tables import EmbeddingTable, list_arrays, read_table
+from attnlaw.data.readers.entries import (
+    BadFileError,
+    bad_file,
+    opened,
+    require_room,
+    require_text_room,
+)
+from attnlaw.data.readers.tables import list_arrays, read_table, read_word_vectors
 from attnlaw.data.readers.vocabularies import encode_texts, json_file, read_tokenizer
 
 __all__ = [
@@ -30,11 +36,11 @@ __all__ = [
     "embed_texts",
     "holds_texts",
     "read_texts",
-    "read_word_vectors",
 ]
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 WORD_VECTORS = (".txt", ".vec", ".bin")
+WORDS = ("string", "large_string", "binary", "large_binary")  # read as a dictionary
 BATCH = 1000  # texts that are tokenized at a time
 RUN_TOKENS = 4096  # tokens that a model runs at a time
 WORD = re.compile(r"\w+|[^\w\s]")
@@ -92,7 +98,7 @@ def read_texts(
                 raise bad_file(
                     path, f"hold {kind} in every row of {name!r}", f"none in row {number}"
                 )
-            columns[name].append(value)
+            columns[name].append(value if name == score else _word(path, name, value, number))
     if not columns[names[0]]:
         raise bad_file(path, "hold texts", "no row")
     numbers = None
@@ -102,10 +108,25 @@ def read_texts(
         except (TypeError, ValueError) as error:
             raise bad_file(path, f"hold numbers in {score!r}", str(error)[:80]) from None
     return TextColumns(
-        texts=tuple([str(value) for value in columns[name]] for name in names),
-        labels=None if label is None else [str(value) for value in columns[label]],
+        texts=tuple(columns[name] for name in names),
+        labels=None if label is None else columns[label],
         scores=numbers,
     )
+
+
+def _word(path: Path, name: str, value: Any, number: int) -> str:
+    """Return a text or a label as text; bytes, lists and halves of letters are none."""
+    try:
+        if isinstance(value, str):
+            if not value.isascii():
+                value.encode()  # a surrogate that JSON spells out alone is no letter
+            return value
+        if isinstance(value, bool | int | float):
+            return str(value)
+        found = f"a {type(value).__name__}"
+    except ValueError as error:
+        found = str(error)[:60]
+    raise bad_file(path, f"hold text in every row of {name!r}", f"{found} in row {number}")
 
 
 def _rows(path: Path, wanted: list[str]) -> Iterator[dict[str, Any]]:
@@ -114,21 +135,34 @@ def _rows(path: Path, wanted: list[str]) -> Iterator[dict[str, Any]]:
     if kind == ".parquet":
         parquet = require("pyarrow.parquet", extra="text", purpose="A .parquet file")
         try:
-            file = parquet.ParquetFile(path)
-            present = [name for name in wanted if name in file.schema_arrow.names]
-            for batch in file.iter_batches(
-                columns=present if len(present) == len(wanted) else None
-            ):
-                yield from batch.to_pylist()
+            with opened(path):  # and not a pipe
+                pass
+            schema = parquet.read_schema(path)
+            for name in wanted:
+                _check_column(path, name, schema.names)
+            words = [name for name in wanted if str(schema.field(name).type) in WORDS]
+            file = parquet.ParquetFile(path, read_dictionary=words)
+            for batch in file.iter_batches(columns=wanted):
+                columns = [_values(batch.column(name)) for name in wanted]
+                yield from (
+                    dict(zip(wanted, row, strict=True)) for row in zip(*columns, strict=True)
+                )
+        except BadFileError:
+            raise
         except (OSError, ValueError) as error:
             raise bad_file(path, "be a .parquet file", str(error)[:80]) from None
         return
     if kind not in SUFFIXES:
         raise bad_file(path, f"be one of {', '.join(SUFFIXES)}", f"a {kind or 'nameless'} file")
+    require_text_room(path)
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             if kind in (".csv", ".tsv"):
-                yield from csv.DictReader(stream, delimiter="," if kind == ".csv" else "\t")
+                rows = csv.DictReader(stream, delimiter="," if kind == ".csv" else "\t")
+                names = list(rows.fieldnames or ())
+                for name in wanted if names else ():
+                    _check_column(path, name, names)
+                yield from rows
                 return
             for number, line in enumerate(stream, 1):
                 if not line.strip():
@@ -137,8 +171,24 @@ def _rows(path: Path, wanted: list[str]) -> Iterator[dict[str, Any]]:
                 if not isinstance(row, dict):
                     raise bad_file(path, "hold one JSON object a line", f"none in line {number}")
                 yield row
-    except (UnicodeDecodeError, csv.Error, json.JSONDecodeError, RecursionError) as error:
+    except BadFileError:
+        raise
+    except (ValueError, csv.Error, RecursionError) as error:  # of UTF-8, JSON and its numbers
         raise bad_file(path, f"be a sound {kind} file", str(error)[:80]) from None
+
+
+def _check_column(path: Path, name: str, names: list[str]) -> None:
+    if names.count(name) != 1:
+        which = "a column" if name not in names else "only one column"
+        raise bad_file(path, f"have {which} called {name!r}", ", ".join(names)[:120])
+
+
+def _values(column: Any) -> list[Any]:
+    """Return a column of a batch; a text that is stored once is one object, however often used."""
+    if not hasattr(column, "dictionary"):
+        return list(column.to_pylist())
+    words = column.dictionary.to_pylist()
+    return [None if k is None else words[k] for k in column.indices.to_pylist()]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -236,76 +286,6 @@ def _is_encoder(folder: Path) -> bool:
     config = folder / "config.json"
     content = json_file(config) if config.is_file() else {}
     return isinstance(content, dict) and "architectures" in content
-
-
-def read_word_vectors(path: str | Path) -> EmbeddingTable:
-    r"""Return word vectors as GloVe and word2vec write them, as text or in binary.
-
-    Text has a word and its numbers on each line, after an optional line with the counts; binary
-    has that line, and then for each word its letters, a space and numbers in float32.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "glove.txt"
-    ...     _ = file.write_text("law 1 0\nspectrum 0 1\n")
-    ...     table = read_word_vectors(file)
-    >>> table.tokens, table.vectors.shape
-    (('law', 'spectrum'), (2, 2))
-    """
-    path = Path(path)
-    if not path.is_file():
-        raise ValueError(f"{path} must be a file of word vectors, got nothing at that place.")
-    binary = path.suffix == ".bin"
-    words, vectors = (_binary_vectors if binary else _text_vectors)(path)
-    if not np.isfinite(vectors).all():
-        raise bad_file(path, "hold finite numbers", "others")
-    return EmbeddingTable(
-        vectors=vectors, tokens=tuple(words), source=str(path), name="word vectors"
-    )
-
-
-def _text_vectors(path: Path) -> tuple[list[str], NDArray[np.float32]]:
-    words: list[str] = []
-    numbers: list[NDArray[np.float32]] = []
-    with path.open("rb") as stream:
-        for line in stream:
-            if not words and re.fullmatch(rb"\d+ \d+\s*", line):
-                continue  # counts
-            word, _, rest = line.rstrip().partition(b" ")
-            try:
-                row = np.array(rest.split(), dtype=np.float32)
-            except ValueError:
-                row = np.empty(0, np.float32)
-            if len(row) == 0 or (numbers and len(row) != len(numbers[0])):
-                where = f"{len(row)} in line {len(words) + 1}"
-                raise bad_file(path, "hold a word and equally many numbers a line", where)
-            words.append(word.decode("utf-8", "replace"))
-            numbers.append(row)
-    if not words:
-        raise bad_file(path, "hold word vectors", "an empty file")
-    return words, np.stack(numbers)
-
-
-def _binary_vectors(path: Path) -> tuple[list[str], NDArray[np.float32]]:
-    data = np.memmap(path, np.uint8, mode="r").data if path.stat().st_size else memoryview(b"")
-    head = bytes(data[:64]).partition(b"\n")[0]
-    if not re.fullmatch(rb"\d+ \d+", head):
-        raise bad_file(path, "begin with the counts of words and numbers", repr(head[:40]))
-    V, d = map(int, head.split())
-    if V * (4 * d + 2) > len(data) or 0 in (V, d):
-        raise bad_file(path, f"hold {V} words of {d} numbers", f"{len(data)} bytes")
-    words, vectors, at = [], np.empty((V, d), np.float32), len(head) + 1
-    for i in range(V):
-        name, space, _ = bytes(data[at : at + 1000]).partition(b" ")
-        at += len(name) + 1
-        if not space or at + 4 * d > len(data):
-            raise bad_file(path, f"hold {V} words of {d} numbers", f"{i} of them")
-        words.append(name.lstrip(b"\n").decode("utf-8", "replace"))
-        vectors[i] = np.frombuffer(data[at : at + 4 * d], "<f4")
-        at += 4 * d
-    return words, vectors
 
 
 def _contextual(
