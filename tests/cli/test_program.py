@@ -253,7 +253,7 @@ def test_a_reader_that_stops_early_is_no_failure():
     assert done.stderr == ""
 
 
-HOSTILE = "wte\x1b]0;owned\x07\x1b[2J\nattnlaw: all is well\x9b31m\u202etxt"
+HOSTILE = "wte\x1b]0;owned\x07\x1b[2J\nattnlaw: all is well\x9b31m\u202e\u200b\u2066\U000e0041txt"
 
 
 @pytest.mark.parametrize("options", [(), ("--json",), ("--list",), ("--tensor", "none")])
@@ -272,8 +272,18 @@ def test_names_in_files_do_not_steer_the_terminal(run, tmp_path, options):
     _, out, err = run("table", str(file), *options)
     shown = out + err
     assert "\\x1b" in shown or "\\u001b" in shown
-    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", shown)
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e\u200b\u2066\U000e0041]", shown)
     assert "\nattnlaw: all is well" not in shown
+
+
+def test_names_of_columns_do_not_steer_the_terminal(run, tmp_path):
+    (tmp_path / "x.csv").write_text(HOSTILE.replace("\n", "") + ",label\na,b\n", encoding="utf-8")
+    code, out, err = run(
+        "pool", str(tmp_path / "x.csv"), "--text", "text", "--model", str(tmp_path)
+    )
+    assert code == 2
+    assert "\\x1b]0;owned" in err
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e\u200b\u2066\U000e0041]", out + err)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a shell closes the output")

@@ -87,6 +87,12 @@ UPDATE = "/_dash-update-component"
         ("127.0.0.1.rebinding.example", 403),
         ("10.0.0.7:8050", 403),
         ("[bad", 403),
+        ("localhost.:8050", 403),
+        ("evil@127.0.0.1:8050", 403),
+        ("127.0.0.1/evil", 403),
+        ("2130706433", 403),
+        ("[::ffff:127.0.0.1]", 403),
+        ("evil.example, 127.0.0.1", 403),
     ],
 )
 def test_only_names_of_this_machine_are_served(visitor, host, code):
@@ -103,6 +109,10 @@ def test_only_names_of_this_machine_are_served(visitor, host, code):
         ({"Origin": "http://elsewhere.example"}, False),
         ({"Origin": "http://127.0.0.1:9999"}, False),
         ({"Origin": "null"}, False),
+        ({"Origin": ""}, False),
+        ({"Origin": "http://127.0.0.1:8050@elsewhere.example"}, False),
+        ({"Origin": "http://127.0.0.1:8050, http://elsewhere.example"}, False),
+        ({"Origin": "http://elsewhere.example", "X-Forwarded-Host": "elsewhere.example"}, False),
         ({"Sec-Fetch-Site": "cross-site"}, False),
     ],
 )
@@ -237,6 +247,10 @@ def test_beyond_loopback_a_token_is_asked_for(stranger):
     assert stranger.get("/", headers=named).status_code == 200
     answer = stranger.get("/weights?token=a+secret", headers=elsewhere)
     assert (answer.status_code, answer.headers["Location"]) == (302, "/weights")
+    for path in ("//evil.example/", "/\\evil.example/"):
+        given = {"PATH_INFO": path, "QUERY_STRING": "token=a+secret"}
+        answer = stranger.get("/", headers=elsewhere, environ_overrides=given)
+        assert re.match(r"/[%a-z]", answer.headers["Location"])  # on this server
     cookie = answer.headers["Set-Cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=Strict" in cookie

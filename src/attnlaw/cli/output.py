@@ -47,7 +47,7 @@ __all__ = [
 def print_json(document: Any) -> None:
     """Print one JSON document; numbers that are not finite become null."""
     text = _written(_jsonable(document))
-    click.echo(re.sub(f"[{LATE_CONTROLS}]", lambda c: f"\\u{ord(c[0]):04x}", text))
+    click.echo(re.sub(f"[{LATE_CONTROLS}]", lambda c: json.dumps(c[0])[1:-1], text))
 
 
 def print_csv(rows: Iterable[Mapping[str, Any]]) -> None:

@@ -2,6 +2,7 @@
 
 import importlib
 import io
+import json
 import logging
 import os
 import re
@@ -29,8 +30,11 @@ SPELLED = {
 """Options whose names differ from the arguments that they set."""
 
 
-LATE_CONTROLS = "\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff"
-"""Characters that steer a terminal, or text, or are none; JSON spells out the earlier ones."""
+LATE_CONTROLS = (
+    "\x7f-\x9f\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
+    "\U000e0000-\U000e007f"
+)
+"""Characters that steer a terminal or text, are not seen, or are none; JSON spells the earlier."""
 
 
 def visible(text: str) -> str:
@@ -46,7 +50,7 @@ def visible(text: str) -> str:
 
 def _spelled(found: re.Match[str]) -> str:
     code = ord(found[0])
-    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+    return f"\\x{code:02x}" if code < 256 else json.dumps(found[0])[1:-1]
 
 
 def say(line: str, err: bool = False) -> None:
