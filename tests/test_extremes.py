@@ -43,6 +43,7 @@ HIDDEN[3, 2] = np.ma.masked
         lambda: model(weights=MASKED),
         lambda: model(signal_norm=MASKED),
         lambda: al.Discrete(MASKED),
+        lambda: al.Semicircle() * np.ma.masked,
         lambda: al.MarchenkoPastur(0.5).stieltjes(MASKED + 9),
         lambda: model(weights=[0.1, 0.2, 0.3, np.ma.masked_array(0.5, True)]),
         lambda: al.Vocabulary(frequencies=MASKED),

@@ -7,6 +7,7 @@ import pytest
 
 from attnlaw.data import corpora
 from attnlaw.data.corpora import open_corpus
+from attnlaw.data.readers import limited_memory
 
 N, L, V = 500, 9, 40
 
@@ -203,3 +204,15 @@ def test_a_missing_label_is_no_class(tmp_path, missing):
         _ = open_corpus(tmp_path / "c.jsonl", label="label").classes
     with pytest.raises(ValueError, match="hold a label in every row, got nan in row 1"):
         list(open_corpus(np.ones((2, 3), int), labels=np.array([1.0, np.nan])).blocks(0))
+
+
+def test_lists_that_unpack_beyond_memory_are_refused(tmp_path):
+    """Four hundred million equal ids in 8 kB were unpacked at once."""
+    arrow, parquet = (pytest.importorskip(name) for name in ("pyarrow", "pyarrow.parquet"))
+    ids = arrow.ListArray.from_arrays([0, 1, 2 * 10**7], np.zeros(2 * 10**7, np.int8))
+    parquet.write_table(arrow.table({"tokens": ids}), tmp_path / "b.parquet")
+    assert (tmp_path / "b.parquet").stat().st_size < 10_000
+    corpus = open_corpus(tmp_path / "b.parquet")
+    message = "leave column tokens.* within the 100 MiB"
+    with limited_memory(100 * 2**20), pytest.raises(ValueError, match=message):
+        next(corpus.blocks(0))

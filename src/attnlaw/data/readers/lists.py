@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from attnlaw._checks import is_missing
 from attnlaw._extras import require
-from attnlaw.data.readers.entries import bad_file, opened
+from attnlaw.data.readers.entries import bad_file, opened, require_room
 
 __all__ = [
     "BLOCK_ROWS",
@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 BLOCK_ROWS = 2**13  # read at a time
+MOST_PACKED = 100  # bytes of memory for one of a file of ids
 
 
 def parquet_file(path: Path) -> Any:
@@ -78,6 +79,8 @@ def row_batches(
         ends = np.cumsum(sizes)
         groups = [k for k, end in enumerate(ends) if end > start and end - sizes[k] < stop]
         first = int(ends[groups[0]] - sizes[groups[0]])
+        for k in groups:
+            _require_group_room(path, file.metadata.row_group(k), wanted)
         whole = _of_groups(path, file, groups, wanted, first)
     else:
         whole = record_batches(path)
@@ -89,6 +92,18 @@ def row_batches(
         first += batch.num_rows
         if first >= stop:
             return
+
+
+def _require_group_room(path: Path, group: Any, wanted: list[str]) -> None:
+    """Raise if the rows read at a time do not fit: equal numbers are packed into next to none."""
+    for k in range(group.num_columns):
+        column = group.column(k)
+        if column.path_in_schema.partition(".")[0] not in wanted:
+            continue
+        share = min(1.0, BLOCK_ROWS / max(group.num_rows, 1))
+        if 8 * column.num_values > MOST_PACKED * column.total_uncompressed_size:
+            share = 1.0  # they may all be in one row
+        require_room(path, 16 * share * column.num_values, f"column {column.path_in_schema}")
 
 
 def _of_groups(

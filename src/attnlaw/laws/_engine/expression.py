@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from attnlaw._checks import LARGEST, Floats, frozen, invalid_argument
+from attnlaw._checks import LARGEST, Floats, frozen, invalid_argument, refuse_masked
 
 _SUM, _PRODUCT, _ATOM = range(3)  # how tightly the outermost operation binds
 
@@ -352,6 +352,7 @@ def plain_number(name: str, value: Any) -> float | None:
     """Return a real scalar as a checked float, or None for anything else."""
     if np.ndim(value) or not np.isrealobj(value) or isinstance(value, str | bytes | None):
         return None
+    refuse_masked(name, value)
     try:
         number = float(value)
     except OverflowError:
