@@ -42,9 +42,10 @@ def opened(open_page, path="/spectrum"):
         ("spectrum", "length", "ArrowLeft"),
         ("phase", "within", "ArrowLeft"),
         ("weights", "within", "ArrowLeft"),
-        ("attention", "inverse_temperature", "ArrowRight"),
+        ("attention", "inverse_temperature", "ArrowRight"),  # its notice has a number
     ],
 )
+@pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
 def test_a_move_shows_the_numbers_of_the_library_before_dash_is_asked(
     open_page, name, control, key
 ):

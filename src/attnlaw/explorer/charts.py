@@ -19,7 +19,9 @@ __all__ = [
     "figure",
     "hold_axes",
     "line",
+    "shown",
     "stem",
+    "tex",
     "two_panels",
     "vertical",
 ]
@@ -224,3 +226,32 @@ def _is_range(ends: Any) -> bool:
 
 def _is_stem(trace: Trace) -> bool:
     return trace.get("mode") == "lines+markers" and len(trace["x"]) == 2
+
+
+def shown(value: Any, digits: int = 4) -> str:
+    """Write a number for a reader.
+
+    Examples
+    --------
+    >>> shown(0.77612345), shown(float("inf"))
+    ('0.7761', '∞')
+    """
+    number = float(value)
+    if number != number or abs(number) == float("inf"):
+        return "–" if number != number else "∞"
+    return f"{number:.{digits}g}"
+
+
+def tex(value: Any, digits: int = 4) -> str:
+    r"""Write a number for a formula.
+
+    Examples
+    --------
+    >>> print(tex(1.5e-7))
+    1.5 \times 10^{-7}
+    """
+    text = shown(value, digits).replace("∞", r"\infty")
+    if "e" in text:
+        mantissa, exponent = text.split("e")
+        text = rf"{mantissa} \times 10^{{{int(exponent)}}}"
+    return text

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import dash_mantine_components as dmc
@@ -16,7 +16,7 @@ from flask import Response, request
 from plotly.utils import PlotlyJSONEncoder
 
 from attnlaw._checks import RegimeWarning
-from attnlaw.explorer.charts import EMPTY, Look, hold_axes
+from attnlaw.explorer.charts import EMPTY, Look, hold_axes, shown, tex
 from attnlaw.explorer.controls import (
     Control,
     Values,
@@ -86,35 +86,6 @@ class Page:
     below_controls: Callable[[Values], Any] = field(default=lambda _: None)
     more_callbacks: Callable[[Dash], None] = field(default=lambda _: None)
     has_two_panels: bool = False  # which stand below each other on a narrow screen
-
-
-def shown(value: Any, digits: int = 4) -> str:
-    """Write a number for a reader.
-
-    Examples
-    --------
-    >>> shown(0.77612345), shown(float("inf"))
-    ('0.7761', '∞')
-    """
-    number = float(value)
-    if number != number or abs(number) == float("inf"):
-        return "–" if number != number else "∞"
-    return f"{number:.{digits}g}"
-
-
-def tex(value: Any, digits: int = 4) -> str:
-    r"""Write a number for a formula.
-
-    Examples
-    --------
-    >>> print(tex(1.5e-7))
-    1.5 \times 10^{-7}
-    """
-    text = shown(value, digits).replace("∞", r"\infty")
-    if "e" in text:
-        mantissa, exponent = text.split("e")
-        text = rf"{mantissa} \times 10^{{{int(exponent)}}}"
-    return text
 
 
 def notice(text: str, colour: str = "yellow") -> Any:
@@ -209,11 +180,18 @@ def _drawn(page: Page, given: Mapping[str, Any], theme: Any, narrow: Any, own: A
     """Return what a page shows for values that came from a browser."""
     values = {control.name: control.check(given.get(control.name)) for control in page.controls}
     look = Look("dark" if theme == "dark" else "light", bool(narrow))
+    view, remarks = _viewed(page.view, tuple(values.items()), look, json.dumps(own))
+    return _Drawn(view, values, [*view.warnings, *remarks])
+
+
+@lru_cache(maxsize=16)
+def _viewed(
+    view: Callable[[Values, Look, Any], View], values: tuple[Any, ...], look: Look, own: str
+) -> tuple[View, list[str]]:
+    """Return a view and remarks on its regime; Dash asks again for what a slider has shown."""
     with _regime_warnings() as remarks:
-        view = page.view(values, look, own)
-    return _Drawn(
-        view, values, [*view.warnings, *(text[:1].upper() + text[1:] for text in remarks)]
-    )
+        made = view(dict(values), look, json.loads(own))
+    return made, [text[:1].upper() + text[1:] for text in remarks]
 
 
 def register_page(app: Dash, page: Page) -> None:

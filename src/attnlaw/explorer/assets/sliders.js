@@ -86,13 +86,15 @@
     } else rest(page);
   };
 
-  /* Notices, tables and other sets of numbers are for Dash to draw. */
+  /* Tables, other sets of numbers and another number of notices are for Dash to draw. */
   const fits = (page, { error, notices, has_more, readings }) => {
     const now = shown[page];
-    return !error && now && same(now.notices, notices) && now.has_more === has_more
+    return !error && now && now.notices.length === notices.length && now.has_more === has_more
       && same(Object.keys(now.readings), Object.keys(readings));
   };
-  const tell = (page, { readings, sentence }) => {
+  const tell = (page, { readings, sentence, notices }) => {
+    const boxes = document.querySelectorAll("#" + page + "-notices .mantine-Alert-message");
+    if (boxes.length === notices.length) notices.forEach((text, k) => write(boxes[k], text));
     for (const [key, text] of Object.entries(readings)) {
       write(document.getElementById(page + "-reading-" + key), text);
     }
