@@ -30,6 +30,15 @@ def test_rounding_beside_an_atom_does_not_matter():
     assert al.ks_distance(exact + noise, law) == al.ks_distance(exact, law)
 
 
+def test_mass_of_the_law_that_rounding_joins_to_its_atom_is_no_distance():
+    # 4 % of a causal head's spectrum lie below 1e-12: F falls as 1/|log x| beside an atom of 1/n.
+    head = al.SelfAttention(n_tokens=50, head_dimension=64, inverse_temperature=0.7, causal=True)
+    law, n = al.law(head), 200
+    sample = law.quantile((np.arange(n) + 0.5) / n)
+    assert np.mean(sample < 1e-12) > 0.03
+    assert al.ks_distance(sample, law) <= 0.5 / n + 1e-6
+
+
 def test_a_missing_atom_is_seen():
     assert al.ks_distance([5.0], al.Discrete([1.0, 5.0], [0.3, 0.7])) == pytest.approx(0.3)
 

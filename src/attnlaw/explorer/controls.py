@@ -280,7 +280,7 @@ SYMBOLS = {
     "r": Symbol("Correlation between two positions of the prefix.", "weights"),
     "a": Symbol("Correlation of neighbours; it decays as a^distance.", "weights"),
     "η": Symbol("Strength of the spike in R = I + η qqᵀ, rescaled.", "weights"),
-    "w": Symbol("Pooling weights: a sequence becomes Σ w_l e_l.", "weights"),
+    "w": Symbol("Pooling weights: a sequence becomes Σ wₗ eₗ.", "weights"),
     "d": Symbol("Dimension of the embeddings in the simulation.", "simulation"),
     "V": Symbol("Number of tokens in the vocabulary.", "vocabulary"),
     "g": Symbol("Importance of a token: it is pooled with the factor g.", "vocabulary"),
@@ -365,6 +365,6 @@ def _row(name: str, symbol: Symbol) -> Any:
     cells: Iterable[Any] = (
         html.Td(subscripted(name), className="symbol"),
         html.Td(symbol.meaning),
-        html.Td(html.Code(f"docs/theory/{symbol.page}.md")),
+        html.Td(html.Code(f"theory/{symbol.page}")),
     )
     return html.Tr(list(cells), id=name)

@@ -316,6 +316,7 @@ def _toolbar(name: str) -> Any:
         gap="xs",
         mt=4,
         justify="flex-end",
+        className="toolbar",
     )  # fmt: skip
 
 

@@ -35,6 +35,11 @@ HEAVY_TAILED = (
     r"Weights $e^{\beta h}$ that are not normalised have heavy tails: from $\beta\approx0.5$ on "
     "single tokens carry whole sequences, which the limit does not know."
 )
+SHORT = (
+    "The limit takes sequences for long. With sigmoid weights and few samples it is too high by "
+    "0.026, 0.015 and 0.007 for sequences of 10, 20 and 40 tokens, and right for 80."
+)
+EXPLAINED = {"exponential": HEAVY_TAILED, "sigmoid": SHORT}
 SECONDS = (20.0, 100.0)
 
 BETAS = np.array([0.0, 0.125, 0.25, 0.375, 0.5, 0.75])
@@ -158,7 +163,7 @@ def check(tables: Tables) -> list[Check]:
                 z_check(
                     f"squared overlap, {TITLES[case][4:]}, {scoring}",
                     *(seen[name][used] for name in ("predicted", "observed", "standard_error")),
-                    explanation=HEAVY_TAILED if scoring == "exponential" else "",
+                    explanation=EXPLAINED.get(scoring, ""),
                 )
             )
     return checks

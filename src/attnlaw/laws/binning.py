@@ -22,7 +22,7 @@ def ks_distance(sample: ArrayLike, law: Law) -> float:
     sample : array
         Eigenvalues, or any numbers; its shape does not matter.
     law : Law
-        Values within rounding of one of its atoms count as lying on it.
+        Values within rounding of one of its atoms count as lying on it, as does its own mass there.
 
     Returns
     -------
@@ -44,13 +44,17 @@ def ks_distance(sample: ArrayLike, law: Law) -> float:
     x = np.sort(real_array("sample", sample).ravel())
     if not x.size:
         raise invalid_argument("sample", "at least one number", sample)
-    for place in law.atom.location:
-        x[np.abs(x - place) <= 1e-12 * max(1.0, abs(place), np.abs(x).max())] = place
+    rounding = 1e-12 * np.maximum(1.0, np.maximum(np.abs(law.atom.location), np.abs(x).max()))
+    for place, width in zip(law.atom.location, rounding, strict=True):
+        x[np.abs(x - place) <= width] = place
     values, counts = np.unique(x, return_counts=True)
     upto = np.cumsum(counts) / x.size
-    jumps = (values[:, None] == law.atom.location) @ law.atom.mass
     F = law.cdf(values)
-    after, before = np.abs(upto - F), np.abs(upto - counts / x.size - (F - jumps))
+    F_before = F.copy()
+    for place, width in zip(law.atom.location, rounding, strict=True):  # with what lies that near
+        F[values == place] = law.cdf(place + width)
+        F_before[values == place] = law.cdf(place - width)
+    after, before = np.abs(upto - F), np.abs(upto - counts / x.size - F_before)
     return float(max(after.max(), before.max()))
 
 
