@@ -22,7 +22,7 @@ def ks_distance(sample: ArrayLike, law: Law) -> float:
     sample : array
         Eigenvalues, or any numbers; its shape does not matter.
     law : Law
-        Values within rounding of one of its atoms count as lying on it, as does its own mass there.
+        Values within rounding of one of its atoms count as lying on it, and so does its mass.
 
     Returns
     -------
