@@ -4,7 +4,9 @@ Neither of a sweep nor of a pass over a corpus.
 """
 
 import errno
+import json
 import os
+import shutil
 import signal
 import stat
 from pathlib import Path
@@ -12,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnlaw._store import StoreError
+from attnlaw._store import StoreError, checksum
 from attnlaw.data import corpora
-from attnlaw.sweeps import Sweep, corpus_statistics, dataset, run_sweep
-from attnlaw.sweeps.store import JOURNAL, read_journal
+from attnlaw.sweeps import Sweep, corpus_statistics, dataset, open_sweep, run_sweep
+from attnlaw.sweeps.store import JOURNAL, read_journal, read_manifest
 
 from .conftest import CHEAP
 from .test_store import reference, same_files  # noqa: F401  a fixture
@@ -158,3 +160,28 @@ def test_results_that_do_not_read_back_leave_the_journal(tmp_path, monkeypatch):
     calls = []
     run_sweep(Sweep(**CHEAP), path, progress=lambda *numbers: calls.append(numbers))
     assert calls == [(24, 24)]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes are those of POSIX")
+@pytest.mark.parametrize("name", ["manifest.json", "results.nc", "results.sha256"])
+def test_a_pipe_in_a_store_is_not_waited_for(tmp_path, reference, name):  # noqa: F811
+    path = tmp_path / "store"
+    shutil.copytree(reference, path)
+    (path / name).unlink()
+    os.mkfifo(path / name)
+    with pytest.raises(StoreError, match=f"{name} must be a regular file"):
+        open_sweep(path)
+
+
+@pytest.mark.parametrize("manifest", ["[" * 100_000, "{}", "sweepless", "misspelt"])
+def test_manifests_that_describe_no_sweep_get_a_sentence(tmp_path, reference, manifest):  # noqa: F811
+    path = tmp_path / "store"
+    shutil.copytree(reference, path)
+    known = json.loads((path / "manifest.json").read_text())
+    if manifest in ("sweepless", "misspelt"):
+        known.pop("checksum")
+        known["sweep"] = {"trials": 3} if manifest == "misspelt" else None
+        manifest = json.dumps({**known, "checksum": checksum([json.dumps(known)])})
+    (path / "manifest.json").write_text(manifest)
+    with pytest.raises(StoreError, match=r"manifest.json must (be a manifest|describe a sweep)"):
+        read_manifest(path)

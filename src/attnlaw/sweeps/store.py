@@ -134,6 +134,7 @@ def has_results(path: Path) -> bool:
     StoreError
         When they are damaged and no journal is left to rebuild them from.
     """
+    _require_regular_files(path)
     if not (path / RESULTS).exists():
         return False
     try:
@@ -153,15 +154,23 @@ def has_results(path: Path) -> bool:
     return found == written
 
 
+def _require_regular_files(path: Path) -> None:
+    """Raise for a pipe, which would be waited for, and a device."""
+    for name in (MANIFEST, RESULTS, DIGEST, JOURNAL):
+        if (path / name).exists() and not (path / name).is_file():
+            raise StoreError(f"{path / name} must be a regular file, got something else.")
+
+
 def read_manifest(path: Path) -> tuple[Sweep, dict[str, str]]:
     """Read the sweep of a store, and the fingerprint of the code that it was begun with."""
+    _require_regular_files(path)
     try:
         manifest = json.loads((path / MANIFEST).read_text("utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise StoreError(
             f"{path} must be the store of a sweep, got no {MANIFEST} in it."
         ) from None
-    except ValueError:
+    except (ValueError, RecursionError):
         manifest = None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise StoreError(f"{path / MANIFEST} must be a manifest in the format {FORMAT!r}.")
@@ -170,7 +179,11 @@ def read_manifest(path: Path) -> tuple[Sweep, dict[str, str]]:
         raise StoreError(
             f"{path / MANIFEST} must be as it was written, got a checksum that does not match."
         )
-    return Sweep(**manifest["sweep"]), manifest["software"]
+    try:
+        return Sweep(**manifest["sweep"]), dict(manifest["software"])
+    except (KeyError, TypeError, ValueError) as error:
+        found = f"{type(error).__name__}: {str(error)[:80]}"
+        raise StoreError(f"{path / MANIFEST} must describe a sweep, got {found}.") from None
 
 
 def software() -> dict[str, str]:
