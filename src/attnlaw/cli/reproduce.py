@@ -38,7 +38,7 @@ A run that was stopped goes on where it was when started again with the same opt
 @click.option(
     "--quick",
     is_flag=True,
-    help="Small sizes and few trials: one minute in place of four, on two cores.",
+    help="Small sizes and few trials: two minutes in place of four, on two cores.",
 )
 @click.option(
     "--jobs", type=int, default=2, show_default=True, help="Number of processes, one figure each."
