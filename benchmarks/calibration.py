@@ -35,9 +35,8 @@ import attnlaw as al
 from attnlaw.simulation import sample_pooled
 
 LARGEST_RANK = 10  # that ScreeNOT is told to expect
+MOST_COLUMNS = 300  # for PCA(n_components="mle"), which takes 20 s at 400
 MOST_FALSE_ALARMS = 0.08
-
-
 METHODS = ("signal_components", "plain MP", "optht", "ScreeNOT", "parallel", "PCA mle")
 
 
@@ -56,7 +55,7 @@ def hard_threshold(ratio: float, s: np.ndarray) -> int:
         return 0
 
 
-def others(X: np.ndarray, rng: np.random.Generator, *, with_mle: bool = True) -> list[int]:
+def others(X: np.ndarray, rng: np.random.Generator) -> list[int]:
     N, d = X.shape
     C = X - X.mean(axis=0)
     s = np.linalg.svd(C, compute_uv=False)[: min(N - 1, d)]
@@ -71,7 +70,7 @@ def others(X: np.ndarray, rng: np.random.Generator, *, with_mle: bool = True) ->
         permuted.append(np.linalg.eigvalsh(P.T @ P if d <= N else P @ P.T)[::-1][: len(s)])
     parallel = int(np.argmin(np.append(s**2 > np.max(permuted, axis=0)[: len(s)], False)))
     mle = -1
-    if with_mle and d < N:
+    if d < N and d <= MOST_COLUMNS:
         mle = PCA(n_components="mle", svd_solver="full").fit(X).n_components_
     return [
         int(np.sum(values > edge)),
@@ -158,7 +157,7 @@ def components(n_splits: int) -> None:
             pca = PCA(svd_solver="full").fit(X[train])
             A, B = pca.transform(X[train]), pca.transform(X[test])
             reliable = al.SignalComponents(random_state=seed).fit(X[train]).n_components_
-            rivals = others(X[train].astype(float), rng, with_mle=False)
+            rivals = others(X[train].astype(float), rng)
             kept.append([A.shape[1], reliable, *rivals[1:4]])
             alphas = 700 * pca.explained_variance_.mean() * np.geomspace(1e-4, 10, 11)
             right.append([])

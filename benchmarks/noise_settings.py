@@ -102,9 +102,13 @@ def tf_idf(n_words: int, n_texts: int, length: int) -> Callable[[np.random.Gener
     return draw
 
 
-def permuted_table(name: str, N: int) -> Callable[[np.random.Generator], Rows]:
-    """Rows of a real table, every column permuted by itself."""
-    load = cache(lambda: example_table(name).vectors)
+def permuted_table(name: str, N: int, *, equal=False) -> Callable[[np.random.Generator], Rows]:
+    """Rows of a real table, every column permuted by itself, perhaps of equal variance."""
+
+    @cache
+    def load() -> np.ndarray:
+        table = example_table(name).vectors
+        return table / table.std(axis=0) if equal else table
 
     def draw(rng: np.random.Generator) -> Rows:
         table = load()
@@ -183,7 +187,6 @@ SETTINGS = {
     "Poisson counts, mean 1": entries(60, 180, lambda r, s: r.poisson(1.0, s).astype(float)),
     "binary, 3 % ones": entries(60, 400, lambda r, s: (r.random(s) < 0.03).astype(float)),
     "TF-IDF of Zipf's words": tf_idf(150, 400, 20),
-    "MiniLM, columns permuted": permuted_table("minilm", 500),
     "AR(1) columns .5": correlated_columns(90, 270, 0.5),
     "AR(1) rows .4": correlated_rows(tokens(60, 300, 240), 0.4),
     "Laplace table": tokens(80, 240, 200, table=lambda r, s: r.laplace(size=s)),
@@ -235,8 +238,10 @@ SETTINGS = {
     ),
     "near-copies, 2 %, each row twice": with_copies(entries(60, 150, normal), 1.0, 0.02),
     "WordLlama, columns permuted": permuted_table("wordllama", 400),
+    "MiniLM, columns permuted, of one variance": permuted_table("minilm", 500, equal=True),
     # outside: single directions stand out, which no spectrum can tell from a signal
     "! Zipf 0.5, 60, 300, 180": tokens(60, 300, 180, exponent=0.5),
+    "! MiniLM, columns permuted": permuted_table("minilm", 500),  # one has 2.2 times the variance
     "! power law k^-.15, rotated": lambda r: (
         r.standard_normal((360, 120)) * k**-0.075 @ np.linalg.qr(r.standard_normal((120, 120)))[0],
         {},
