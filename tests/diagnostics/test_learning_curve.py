@@ -129,7 +129,7 @@ def test_many_samples_are_thinned(monkeypatch):
 @pytest.mark.parametrize(
     ("labels", "words"),
     [
-        (np.zeros(7), "labels must be 10, one a sample"),
+        (np.zeros(7), "labels must be 10 numbers or words, one a sequence"),
         (np.zeros(10), "labels must be two or more classes of at least two samples, got '1 cl"),
         (np.arange(10), "the smallest of 1"),
     ],
