@@ -273,6 +273,7 @@ FOUND = [
     ("predict query", 1_014_152),
     ("predict query", 1_026_297),
     ("ask law", 1_016_396),
+    ("learn", 90_004_284),
 ]
 
 
@@ -325,6 +326,23 @@ def test_softmaxes_of_sharp_random_scores_keep_their_digits(tau):
     _, kappa = al.theory.random_attention_gains(np.eye(2), tau)
     mean = 0.25  # E w_j² over rows: (square + 1/4)/2 for two independent rows
     assert kappa == pytest.approx(2 * (square + mean) / 2, rel=1e-9)
+
+
+@pytest.mark.parametrize("size", [1e-14, 1e-9, 1e9, 1e14])
+def test_sizes_of_embeddings_do_not_change_what_is_learned(size):
+    """Fourth powers left float32, and an absolute ridge took over below 1e-6."""
+    X = np.random.default_rng(0).standard_normal((60, 5, 6))
+    y = X[:, 1, 0] > 0
+    for fit in (al.AttentionPooling("trained"), al.AttentionPooling("optimal", fallback=None)):
+        usual = fit.fit(X, y).weights_
+        np.testing.assert_allclose(fit.fit(X * size, y).weights_, usual, rtol=1e-3)
+        with pytest.raises(ValueError, match=r"must be of a size between 1e-15 and 1e\+15"):
+            fit.fit(X * size**2, y)
+
+
+def test_squares_that_vanish_in_float32_are_refused():
+    with pytest.raises(ValueError, match="large enough for their squares to be float32"):
+        al.pooled_covariance(1e-25 * SQUARE, dtype=np.float32)
 
 
 LABELS = [["a", None] * 10, np.array([0, np.nan] * 10), np.zeros(20, "M8[s]"), 3.0]

@@ -104,7 +104,7 @@ def unusable_part(array: NDArray[Any]) -> str | None:
     return f"64 equal rows among 64 of its {len(array)}" if are_equal else None
 
 
-def refuse_extremes(argument: str, largest: Any) -> None:
+def refuse_extremes(argument: str, largest: Any, *, single: bool = False) -> None:
     """Raise if powers of data leave the floating-point numbers.
 
     Parameters
@@ -113,8 +113,10 @@ def refuse_extremes(argument: str, largest: Any) -> None:
         Name of the data.
     largest : float32 or float64
         Largest absolute value among them; data that are all zero pass.
+    single : bool
+        Whether some of the computation is in float32, whatever the data are.
     """
-    low, high = DATA_RANGE[np.asarray(largest).dtype]
+    low, high = DATA_RANGE[np.dtype(np.float32) if single else np.asarray(largest).dtype]
     if largest != 0 and not low <= largest <= high:
         raise invalid_argument(argument, f"of a size between {low:g} and {high:g}", float(largest))
 

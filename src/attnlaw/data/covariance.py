@@ -96,6 +96,10 @@ class CovarianceAccumulator:
             raise invalid_argument(
                 "rows", f"small enough for their squares to be {self._dtype}", X
             )
+        if not np.diag(M).any() and X.any():
+            raise invalid_argument(
+                "rows", f"large enough for their squares to be {self._dtype}", X
+            )
         self._combine(len(X), mean, M)
 
     def merge(self, other: "CovarianceAccumulator") -> None:

@@ -237,7 +237,7 @@ def as_sequences(
             raise invalid_argument(
                 "sequences", "finite wherever there is a token", "NaN or infinity"
             )
-        refuse_extremes("sequences", largest)
+        refuse_extremes("sequences", largest, single=True)
         return result
     if data.dtype.kind not in "iu":
         raise invalid_argument("sequences", "whole numbers beside a table", data.dtype.name)
@@ -257,7 +257,7 @@ def as_sequences(
     largest = np.abs(tokens._table).max()
     if not np.isfinite(largest):
         raise invalid_argument("table", "finite", E)
-    refuse_extremes("table", largest)
+    refuse_extremes("table", largest, single=True)
     return tokens
 
 

@@ -275,6 +275,8 @@ def _squared_norms(data: Sequences, rng: np.random.Generator) -> Floats:
     for block in few.centred_blocks():
         T[: block.shape[1], done : done + len(block)] = block.swapaxes(0, 1)
         done += len(block)
+    unit = float(np.abs(T).max()) or 1.0  # fourth powers leave float32
+    T /= np.float32(unit)
     total = np.zeros((L, L))
     size = max(1, int(2**22 / (L * n)))
     for start in range(0, n, size):
@@ -283,4 +285,4 @@ def _squared_norms(data: Sequences, rng: np.random.Generator) -> Floats:
         K[:, np.arange(stop - start), np.arange(start, stop)] = 0
         K = K.reshape(L, -1)
         total += K @ K.T
-    return hollow(total / n**2)
+    return hollow(total / n**2 * unit**4)
