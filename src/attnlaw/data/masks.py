@@ -79,7 +79,8 @@ def labels_array(argument: str, labels: Any, n: int) -> NDArray[np.generic]:
     """
     given = labels.to_numpy() if hasattr(labels, "to_numpy") else labels
     if isinstance(given, list | tuple) or getattr(given, "dtype", None) == np.dtype(object):
-        missing = [row for row, label in enumerate(np.ravel(given)) if is_missing(label)]
+        each = given if isinstance(given, list | tuple) else given.ravel()  # NaN is no word yet
+        missing = [row for row, label in enumerate(each) if is_missing(label)]
         if missing:
             raise invalid_argument(
                 argument, "given for every sequence", f"none in row {missing[0]}"

@@ -218,10 +218,10 @@ def _regression(sums: list[Any], ridges: Sequence[float]) -> tuple[Floats, Float
 
     XX, XY, x, y, n = sums
     S, H = XX / n - np.outer(x, x) / n**2, XY / n - np.outer(x, y) / n**2
-    diagonal, scale = np.diag(S).copy(), np.trace(S) / len(S)
+    diagonal, scale = np.diag(S).copy(), np.trace(S) / len(S) or 1.0  # H = 0 where S is
     B = np.empty((len(ridges), *H.shape))
     for i, ridge in enumerate(ridges):
-        S[np.diag_indices_from(S)] = diagonal + ridge * scale + 1e-12
+        S[np.diag_indices_from(S)] = diagonal + ridge * scale
         B[i] = cho_solve(cho_factor(S, check_finite=False), H, check_finite=False)
     return B, x / n, y / n
 
