@@ -129,6 +129,7 @@ def test_density_and_cdf_are_those_of_a_law_also_at_and_below_zero():
     law = SeparableLaw(COLUMNS, ratio=2.0)  # half of the eigenvalues are 0
     np.testing.assert_allclose(law.cdf([-1.0, 0.0]), [0.0, 0.5], rtol=1e-14)
     np.testing.assert_array_equal(law.density([-1.0, 0.0]), 0.0)
+    np.testing.assert_allclose(law.cdf([1e-15, 1e-11, 1e-9, 1e-4]), 0.5, rtol=1e-14)  # no fall
     assert law.density(1.0).shape == ()
 
 

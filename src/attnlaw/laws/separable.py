@@ -175,7 +175,8 @@ class SeparableLaw(FreeLaw):
             + y.imag
             + self.row_weights @ lengths / self.ratio
         ) / np.pi
-        return np.clip(1 - tail, 0.0, 1.0)
+        atom = float(self.atom.mass.sum())  # which a solution at a height above 0 spreads out
+        return np.clip(1 - tail, atom, 1.0)
 
     def _inside(self, x: Floats) -> tuple[Floats, Floats]:
         return self._density_inside(x), self._cdf_inside(x)  # solved once: the answer is kept
