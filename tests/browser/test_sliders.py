@@ -179,3 +179,12 @@ def test_axes_are_held_while_a_thumb_is_dragged(open_page):
         "._fullLayout.xaxis.range[1] > end",
         arg=before[1],
     )
+
+
+def test_a_number_typed_right_after_a_move_is_what_is_shown(open_page):
+    """The move was told to Dash at the next key, over what had been typed meanwhile."""
+    page = opened(open_page)
+    page.get_by_role("slider", name="Signal norm").press("ArrowRight")
+    type_number(page, "spectrum-signal_norm", 0.4)
+    expect_reading(page, "spectrum-reading-top_eigenvalue", shown(outlier_at(0.4)))
+    expect(page.locator("#spectrum-signal_norm")).to_have_value("0.4")

@@ -308,7 +308,10 @@ def test_too_few_eigenvalues_tell_nothing(shape):
         ({"pooled": np.full((5, 3), np.inf)}, "pooled must be finite"),
         ({"pooled": np.ones((5, 3))}, "pooled must be such that some column"),
         ({"pooled": np.eye(5), "snr": 0}, "snr must be above 0"),
-        ({"pooled": np.eye(5), "tokens": np.ones((4, 2), int)}, r"tokens must be whole numbers of shape \(5,"),
+        (
+            {"pooled": np.eye(5), "tokens": np.ones((4, 2), int)},
+            r"tokens must be whole numbers of shape \(5,",
+        ),
         ({"pooled": np.eye(5), "lengths": [1, 2]}, r"lengths must be of shape \(5,"),
         ({"pooled": np.eye(5), "min_components": -1}, "min_components must be a whole number"),
     ],

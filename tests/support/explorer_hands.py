@@ -9,10 +9,11 @@ from playwright.sync_api import expect
 def wait_until(page, expression, arg=None, seconds=40):
     """Ask again and again: what Playwright has for this is refused by the pages' policy."""
     end = time.monotonic() + seconds
-    while not page.evaluate(expression, arg):
+    while not (answer := page.evaluate(expression, arg)):
         if time.monotonic() > end:
             raise AssertionError(f"not within {seconds} s: {expression}")
         page.wait_for_timeout(50)
+    return answer
 
 
 def type_number(page, name, value):
@@ -35,11 +36,11 @@ def expect_reading(page, identifier, text):
 
 def traces(page, name):
     """Return the traces of a figure, by name."""
-    wait = f"document.querySelector('#{name}-figure .js-plotly-plot')?._fullData?.length > 0"
-    wait_until(page, wait)
-    text = page.evaluate(
-        f"""JSON.stringify(document.querySelector('#{name}-figure .js-plotly-plot')._fullData
+    data = f"(document.querySelector('#{name}-figure .js-plotly-plot')?._fullData ?? [])"
+    text = wait_until(  # asked at once: a figure is empty for a moment when its page comes in
+        page,
+        f"""{data}.length > 0 && JSON.stringify({data}
             .map(t => [t.name, {{x: Array.from(t.x), y: Array.from(t.y),
-                                 z: t.z ? Array.from(t.z, r => Array.from(r)) : null}}]))"""
+                                 z: t.z ? Array.from(t.z, r => Array.from(r)) : null}}]))""",
     )
     return dict(json.loads(text))

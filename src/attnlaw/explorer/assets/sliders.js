@@ -151,16 +151,31 @@
     put(page + "-" + slide.name, { value: slide.value });
   };
 
+  /* What is typed into the number of a slide takes its place: told later, the slide would be set over it. */
+  const isNumberOf = (page, element) => element.id === page + "-" + slides[page].name;
+  const typed = (field) => {
+    for (const page of Object.keys(slides)) {
+      if (!isNumberOf(page, field)) continue;
+      clearTimeout(slides[page].timer);
+      delete slides[page];
+      delete held[page];
+      field.addEventListener("blur", () => {  // Dash draws nothing where it knows the number already
+        if (props(field.id).value === Number(field.value)) move(field.id, Number(field.value));
+      }, { once: true });
+    }
+  };
   document.addEventListener("input", (event) => {
     if (event.target.closest?.(".slider")) move(event.target.dataset.control, Number(event.target.value));
+    else typed(event.target);
   });
   /* What else is done first lets the slide be known. */
   const others = (event) => {
     const inside = event.target.closest?.(".slider");
     for (const page of Object.keys(slides)) {
-      if (!inside && !(playing && event.target.closest?.(".play"))) rest(page);
+      if (!inside && !isNumberOf(page, event.target) && !(playing && event.target.closest?.(".play"))) rest(page);
     }
   };
+  document.addEventListener("focusin", others, true);  // before anything is typed
   document.addEventListener("keydown", others, true);
   document.addEventListener("pointerdown", (event) => {
     others(event);
