@@ -181,8 +181,8 @@ def test_idealised_eigenpairs_are_those_of_the_matrices_that_were_not_formed(voc
         run._make_room(1)
         run.multiply(v[None].copy())
     P, G = (
-        run._table.queried[: run._table.counts.queried],
-        run._table.images[: run._table.counts.known],
+        run._table.queried[: run._table.counts["queried"]],
+        run._table.images[: run._table.counts["known"]],
     )
     B = np.diag(run._B[0]) + np.diag(run._B[1, :-1], 1)
     used = np.linalg.matrix_rank(B, tol=1e-12)  # rows of B: min(V, d)

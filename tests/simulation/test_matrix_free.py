@@ -200,7 +200,7 @@ def test_in_single_precision_queried_vectors_stay_orthonormal(vocab_ratio):
         noise = TokenNoise(model, 200, rng, model.weights[None], sample_and_population(model, V))
         run, _ = begin_run(noise, 200, rng)
         run.advance(20)
-        P = run._table.queried[: run._table.counts.queried].astype(np.float64)
+        P = run._table.queried[: run._table.counts["queried"]].astype(np.float64)
         assert min(V, 100) <= len(P) <= V
         assert np.abs(P @ P.T - np.eye(len(P))).max() < 2e-6
 
@@ -222,7 +222,7 @@ def test_in_a_long_chain_rounding_does_not_grow(engine, monkeypatch):
     run.keep(np.array([False, False, True]))
     run.advance(150)
     if engine != "plain":
-        P = run._table.queried[: run._table.counts.queried].T
+        P = run._table.queried[: run._table.counts["queried"]].T
     else:
         P = np.concatenate([chunk.T for chunk in table._queried._filled()], axis=1)
     P = P.astype(np.float64)

@@ -144,12 +144,12 @@ class TokenRun:
     @property
     def n_steps(self) -> int:
         """Number of blocks multiplied so far."""
-        return int(self._spaces.counts.steps)
+        return int(self._spaces.counts["steps"])
 
     @property
     def n_known(self) -> int:
         """Number of directions of the table that have been drawn."""
-        return int(self._table.counts.known)
+        return int(self._table.counts["known"])
 
     @property
     def matrix(self) -> Floats:
@@ -171,7 +171,7 @@ class TokenRun:
     @property
     def images(self) -> Vectors:
         """Z times the directions drawn, in a chain the newest of them: (V, n)."""
-        return self._table.images[: self.n_known - int(self._table.counts.forgotten)].T
+        return self._table.images[: self.n_known - int(self._table.counts["forgotten"])].T
 
     def query(self, vectors: Vectors) -> Floats:
         """Return the coordinates of Zᵀ times every row, drawing what is not yet known."""
@@ -225,7 +225,7 @@ class TokenRun:
         """Do as the compiled `transpose_multiply`, sharing large products with P among threads."""
         if not self._gram.is_large:
             return np.asarray(transpose_multiply(vectors, self._table))
-        V, P = vectors.shape[1], self._table.queried[: self._table.counts.queried]
+        V, P = vectors.shape[1], self._table.queried[: self._table.counts["queried"]]
         inside, lengths, R = begin_query(vectors, self._table)
         X = vectors[: len(lengths) + len(R)]
         cuts = [V * k // PARTS for k in range(PARTS + 1)]
@@ -261,7 +261,7 @@ class TokenRun:
         table, spaces = self._table, self._spaces
         (n, block, room), V = spaces.newest.shape, table.queried.shape[1]
         size, tall = (self.n_steps + n_steps) * block, spaces.basis.shape[1]
-        if max(int(table.counts.queried), self.n_known) + n_vectors > room:
+        if max(int(table.counts["queried"]), self.n_known) + n_vectors > room:
             room = int(1.5 * room) + n_vectors
             self._table = table._replace(
                 queried=grown(table.queried, (room, V)),
@@ -344,7 +344,7 @@ class GaussianRun:
     @property
     def n_steps(self) -> int:
         """Number of blocks multiplied so far."""
-        return int(self._spaces.counts.steps)
+        return int(self._spaces.counts["steps"])
 
     @property
     def matrix(self) -> Floats:

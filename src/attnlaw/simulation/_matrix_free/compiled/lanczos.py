@@ -57,7 +57,7 @@ class Covariances(NamedTuple):
 class KrylovSpaces(NamedTuple):
     """The Krylov spaces of several matrices so far; the arrays are updated in place."""
 
-    counts: Any  # a record of COUNTS
+    counts: Any  # of COUNTS, by attribute in compiled code and by key outside
     basis: Floats  # Y: (matrices, room, coordinates), vectors as rows
     newest: Floats  # Y_k: (matrices, block, coordinates)
     matrix: Floats  # YᵀSY: (matrices, room, room)
@@ -65,7 +65,7 @@ class KrylovSpaces(NamedTuple):
 
 def empty_spaces(n_matrices: int, block: int, n_steps: int, n_coordinates: int) -> KrylovSpaces:
     """Return Krylov spaces with room for some steps."""
-    counts = np.zeros(1, COUNTS).view(np.recarray)[0]
+    counts = np.zeros(1, COUNTS)[0]
     size, end = block * n_steps, block * (n_steps + 1)
     return KrylovSpaces(
         counts=counts,

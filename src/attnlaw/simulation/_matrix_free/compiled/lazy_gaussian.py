@@ -43,7 +43,7 @@ COUNTS = np.dtype(
 class LazyTable(NamedTuple):
     """What has been drawn of a Gaussian table; the arrays are updated in place."""
 
-    counts: Any  # a record of COUNTS
+    counts: Any  # of COUNTS, by attribute in compiled code and by key outside
     queried: Vectors  # P: (room, V), orthonormal rows
     images: Vectors  # G: (room, V), of the directions known and not forgotten
     obliqueness: Floats  # (2,): inner products in the last two blocks of P, over eps
@@ -62,8 +62,8 @@ def empty_table(
     is_chain: bool = False,
 ) -> LazyTable:
     """Return a table of which the images of the caller's first directions are drawn."""
-    counts = np.zeros(1, COUNTS).view(np.recarray)[0]
-    counts.known = n_first
+    counts = np.zeros(1, COUNTS)[0]
+    counts["known"] = n_first
     fill_normal(words, images[:n_first])
     return LazyTable(counts, queried, images, np.zeros(2), words, n_columns, is_chain)
 
