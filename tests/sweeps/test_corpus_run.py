@@ -234,6 +234,9 @@ def test_workers_of_a_cluster_read_an_array_and_one_is_killed(ids, table, tmp_pa
             os.kill(os.getpid(), signal.SIGKILL)
         return rows
 
+    def use_small_chunks():  # local, hence sent by value and not by the name of its module
+        corpora.CHUNK_ROWS = 128
+
     here = corpus_statistics(ids, table)
     array = da.from_array(ids, chunks=(128, L)).map_blocks(read, dtype=ids.dtype, meta=ids[:0])
     monkeypatch.setattr(type(array), "__array__", lambda *a, **k: pytest.fail("sliced here"))
@@ -243,18 +246,12 @@ def test_workers_of_a_cluster_read_an_array_and_one_is_killed(ids, table, tmp_pa
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
-        client.run(_small_chunks)
+        client.run(use_small_chunks)
         there = corpus_statistics(array, table, scheduler=client)
         assert mark.exists()
         by_default = corpus_statistics(array, table)
     assert same(here, there)
     assert same(here, by_default)
-
-
-def _small_chunks():
-    from attnlaw.data import corpora
-
-    corpora.CHUNK_ROWS = 128
 
 
 @pytest.mark.slow

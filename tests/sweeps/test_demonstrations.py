@@ -53,8 +53,9 @@ def whole(sweep, tmp_path_factory):
 
 def assert_same(path, whole):
     """Byte for byte, with nothing left over."""
-    assert sorted(p.name for p in path.iterdir()) == ["lock", "manifest.json", "results.nc"]
-    for name in ("lock", "manifest.json", "results.nc"):
+    names = ["lock", "manifest.json", "results.nc", "results.sha256"]
+    assert sorted(p.name for p in path.iterdir()) == names
+    for name in names:
         assert (path / name).read_bytes() == (whole / name).read_bytes()
 
 
@@ -191,7 +192,7 @@ def test_a_cluster_that_goes_away_is_one_line_and_costs_nothing(sweep, whole, tm
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_workers_of_a_cluster_killed_in_the_middle(sweep, whole, tmp_path, n_threads):
     distributed = pytest.importorskip("distributed")
-    settings = {"n_jobs": 2, "threads_per_worker": n_threads, "memory_limit": None}
+    settings = {"n_workers": 2, "threads_per_worker": n_threads, "memory_limit": None}
     with distributed.LocalCluster(**settings, dashboard_address=None) as cluster:
         killed = []
 
