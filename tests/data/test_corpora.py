@@ -1,13 +1,14 @@
 """Sources of a corpus: the same sequences from every kind of file, and bad rows by their names."""
 
 import json
+import os
 
 import numpy as np
 import pytest
 
 from attnlaw.data import corpora
-from attnlaw.data.corpora import open_corpus
-from attnlaw.data.readers import limited_memory
+from attnlaw.data.corpora import count_tokens, open_corpus
+from attnlaw.data.readers import limited_memory, zarr_folders
 
 N, L, V = 500, 9, 40
 
@@ -216,3 +217,154 @@ def test_lists_that_unpack_beyond_memory_are_refused(tmp_path):
     message = "leave column tokens.* within the 100 MiB"
     with limited_memory(100 * 2**20), pytest.raises(ValueError, match=message):
         next(corpus.blocks(0))
+
+
+def zarr_folder(folder, ids, **described):
+    """A folder in the older format of Zarr, written without the package."""
+    folder.mkdir()
+    description = {
+        "zarr_format": 2,
+        "shape": ids.shape,
+        "chunks": ids.shape,
+        "dtype": "<i4",
+        "compressor": None,
+        "filters": None,
+        "fill_value": 0,
+        "order": "C",
+    }
+    (folder / ".zarray").write_text(json.dumps(description | described))
+    (folder / "0.0").write_bytes(ids.astype("<i4").tobytes())
+    return folder
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("packing", ["none", "zstd", "gzip", "blosc"])
+@pytest.mark.parametrize("chunk", [(7, L), (64, 4), (500, L), (3000, 1)])
+def test_packed_zarr_folders_give_the_same_documents(
+    tmp_path, documents, zarr_format, packing, chunk
+):
+    zarr = pytest.importorskip("zarr")
+    numcodecs = pytest.importorskip("numcodecs")
+    ids = padded(documents)
+    codecs = {
+        (2, "zstd"): numcodecs.Zstd(),
+        (2, "gzip"): numcodecs.GZip(),
+        (2, "blosc"): numcodecs.Blosc(),
+        (3, "zstd"): zarr.codecs.ZstdCodec(checksum=True),
+        (3, "gzip"): zarr.codecs.GzipCodec(),
+        (3, "blosc"): zarr.codecs.BloscCodec(),
+    }
+    options = {"shape": ids.shape, "chunks": chunk, "dtype": ids.dtype}
+    options |= {"zarr_format": zarr_format, "compressors": codecs.get((zarr_format, packing))}
+    zarr.create_array(str(tmp_path / "ids.zarr"), **options)[:] = ids
+    assert read(open_corpus(tmp_path / "ids.zarr")) == documents
+
+
+IDS = np.arange(12).reshape(4, 3)
+
+
+def packed_zeros(n_bytes, packing):
+    """Some kilobytes that unpack to many zeros."""
+    zeros = np.zeros(n_bytes, dtype="u1")
+    return pytest.importorskip("numcodecs").get_codec({"id": packing}).encode(zeros)
+
+
+@pytest.mark.parametrize(
+    ("described", "chunk", "words"),
+    [
+        ({"compressor": {"id": "pickle"}}, b"cos\nsystem\n", "be packed by one of"),
+        ({"filters": [{"id": "pickle"}]}, b"cos\nsystem\n", "be packed by one of"),
+        ({"dtype": "|O"}, b"", "hold token ids or real numbers"),
+        ({"chunks": [0, 3]}, b"", "have chunks of at least one number"),
+        ({"chunks": [10**9, 10**9]}, b"", "of memory"),
+        ({"shape": [10**12, 64], "chunks": [1000, 64]}, b"", "stored in full, got 2 files"),
+        ({}, bytes(10**5), "be a chunk of at most"),
+        ({"compressor": {"id": "zlib"}}, ("zlib", 2**19), "a chunk of 48 bytes"),
+        ({"compressor": {"id": "gzip"}}, ("gzip", 2**19), "a chunk of 48 bytes"),
+        ({"compressor": {"id": "zstd"}}, ("zstd", 2**21), "a chunk of 48 bytes"),
+        ({"compressor": {"id": "blosc"}}, ("blosc", 2**18), "a chunk of 48 bytes"),
+        ({"compressor": {"id": "zstd"}}, b"no frame at all", "bytes of another kind"),
+        ({"compressor": {"id": "gzip"}}, 2 * ("gzip", 48), "bytes of another kind"),
+        ({"compressor": {"id": "zstd"}}, 2 * ("zstd", 48), "bytes of another kind"),
+    ],
+)
+def test_hostile_zarr_folders_get_a_sentence(tmp_path, described, chunk, words):
+    """Code, bombs and arrays without end: refused before anything is unpacked."""
+    pytest.importorskip("zarr")
+    folder = zarr_folder(tmp_path / "ids.zarr", IDS, **described)
+    if isinstance(chunk, tuple):
+        chunk = b"".join(
+            packed_zeros(n, kind) for kind, n in zip(chunk[::2], chunk[1::2], strict=True)
+        )
+    (folder / "0.0").write_bytes(chunk)
+    with pytest.raises(ValueError, match=words):
+        count_tokens(folder)
+
+
+def test_pipes_and_long_descriptions_in_zarr_folders_are_refused(tmp_path):
+    pytest.importorskip("zarr")
+    for name in ("0.0", ".zattrs"):
+        folder = zarr_folder(tmp_path / f"pipe {name}", IDS)
+        (folder / name).unlink(missing_ok=True)
+        os.mkfifo(folder / name)
+        with pytest.raises(ValueError, match="must be a regular file, got a named pipe"):
+            count_tokens(folder)
+    folder = zarr_folder(tmp_path / "long", IDS, attributes="x" * 2**20)
+    with pytest.raises(ValueError, match="a description of at most"):
+        count_tokens(folder)
+    (folder / ".zarray").write_text("[" * 10**5)
+    with pytest.raises(ValueError, match="describe a Zarr array in JSON"):
+        count_tokens(folder)
+
+
+def test_each_chunk_of_a_zarr_folder_is_unpacked_once(tmp_path, documents, monkeypatch):
+    zarr = pytest.importorskip("zarr")
+    ids = padded(documents)
+    options = {"shape": ids.shape, "chunks": (400, L), "dtype": ids.dtype}
+    zarr.create_array(str(tmp_path / "ids.zarr"), **options)[:] = ids
+    sizes = []
+    unpacked = zarr_folders._unpacked
+    monkeypatch.setattr(
+        zarr_folders, "_unpacked", lambda *args: (sizes.append(args), unpacked(*args))[1]
+    )
+    assert read(open_corpus(tmp_path / "ids.zarr")) == documents
+    assert len(sizes) == 2
+
+
+@pytest.mark.parametrize("form", ["file", "stream"])
+@pytest.mark.parametrize("packing", ["zstd", "lz4"])
+def test_packed_batches_of_arrow_files_are_held_to_memory(tmp_path, form, packing):
+    """Some kilobytes of equal ids that take gigabytes, also behind the first format's marks."""
+    pa = pytest.importorskip("pyarrow")
+    for n, legacy in [(10**7, False), (10**7, True), (300, False), (300, True)]:
+        table = pa.table({"tokens": [np.zeros(n, dtype=np.int64)] * 2})
+        options = pa.ipc.IpcWriteOptions(compression=packing, use_legacy_format=legacy)
+        new = pa.ipc.new_file if form == "file" else pa.ipc.new_stream
+        with new(str(tmp_path / "ids.arrow"), table.schema, options=options) as writer:
+            writer.write_table(table)
+        with limited_memory(2**26):
+            if n == 300:
+                assert count_tokens(tmp_path / "ids.arrow").tolist() == [600]
+                continue
+            with pytest.raises(ValueError, match="within the 64 MiB of memory allowed here"):
+                count_tokens(tmp_path / "ids.arrow")
+
+
+def test_lists_that_end_outside_their_values_are_refused(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    offsets = pa.array([0, 2, 2000, 6], pa.int32())
+    lists = pa.ListArray.from_arrays(offsets, pa.array(np.arange(6)))
+    table = pa.table({"tokens": lists})
+    with pa.ipc.new_file(str(tmp_path / "ids.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    with pytest.raises(
+        ValueError, match=r"must hold consistent columns, got .* in row 0 or after"
+    ):
+        count_tokens(tmp_path / "ids.arrow")
+
+
+def test_rows_of_very_unequal_length_are_held_to_memory(tmp_path):
+    rows = [*[[1]] * 40, list(range(10**5))]
+    (tmp_path / "ids.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with limited_memory(2**26), pytest.raises(ValueError, match="rows of up to 100000 ids within"):
+        count_tokens(tmp_path / "ids.jsonl")

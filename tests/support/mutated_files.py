@@ -7,7 +7,9 @@ seconds of processor time. Anything else is a finding. By hand, for as long as y
 """
 
 import collections
+import importlib.util
 import io
+import json
 import sys
 import tempfile
 import time
@@ -16,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from spelled_files import TABLE, gguf_bytes, npy_bytes, safetensors_bytes
 
+from attnlaw.data.corpora import count_tokens
 from attnlaw.diagnostics import read_attention, read_sequences, read_table, read_tokenizer
 
 SECONDS = 10  # of processor time that a small file may take
@@ -42,12 +45,79 @@ ATTENTION = {
     "x.safetensors": safetensors_bytes({"attention": MAPS, "scores": MAPS}),
     "qk.safetensors": safetensors_bytes({"queries": MAPS, "keys": MAPS}),
 }
+LISTS = [[1, 2, 3], [4], [5, 6]] * 20
+DESCRIPTION_BYTES = 700  # of a folder of Zarr in one file: its description, then its only chunk
+
+
+def _lists():
+    """Corpora of lists, in the formats of which the package is there."""
+    yield "x.jsonl", b"".join(json.dumps({"tokens": ids}).encode() + b"\n" for ids in LISTS)
+    if importlib.util.find_spec("pyarrow"):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        table = pa.table({"tokens": LISTS})
+        for name, write in [
+            ("x.parquet", lambda stream: pq.write_table(table, stream, row_group_size=20)),
+            ("x.arrow", lambda stream: _written(pa.ipc.new_file(stream, table.schema), table)),
+            ("x.ipc", lambda stream: _written(pa.ipc.new_stream(stream, table.schema), table)),
+        ]:
+            stream = io.BytesIO()
+            write(stream)
+            yield name, stream.getvalue()
+
+
+def _written(writer, table):
+    with writer:
+        writer.write_table(table)
+
+
+def _zarr():
+    """Folders of Zarr in both formats, each packed in another way."""
+    if not importlib.util.find_spec("zarr"):
+        return
+    import zarr
+
+    ids = np.arange(4000).reshape(40, 100) % 300
+    for version, packing in [(2, "blosc"), (2, "zlib"), (3, "zstd"), (3, "gzip"), (3, None)]:
+        chosen = {"id": packing} if version == 2 else {"name": packing, "configuration": {}}
+        if packing == "gzip":
+            chosen["configuration"]["level"] = 5
+        if packing == "zstd":
+            chosen["configuration"] = {"level": 3, "checksum": False}
+        options = {"shape": ids.shape, "chunks": ids.shape, "dtype": "int32"}
+        options |= {"zarr_format": version, "compressors": [chosen] if packing else None}
+        with tempfile.TemporaryDirectory() as folder:
+            zarr.create_array(folder, **options)[:] = ids
+            description, chunk = (Path(folder) / name for name in _names(version))
+            yield (
+                f"zarr.{version}",
+                description.read_bytes().ljust(DESCRIPTION_BYTES) + chunk.read_bytes(),
+            )
+
+
+def _names(version):
+    return (".zarray", "0.0") if version == 2 else ("zarr.json", "c/0/0")
+
+
+def count_zarr(file):
+    """Unfold a folder of Zarr and count its tokens."""
+    content, folder = file.read_bytes(), file.parent / "folder"
+    description, chunk = (folder / name for name in _names(int(file.suffix[1:])))
+    chunk.parent.mkdir(parents=True)
+    description.write_bytes(content[:DESCRIPTION_BYTES])
+    chunk.write_bytes(content[DESCRIPTION_BYTES:])
+    return count_tokens(folder)
+
+
 TOKENIZER = b'{"model": {"type": "BPE", "vocab": {"a": 0, "\\u0120b": 1, "cd": 2}}}'
 FILES = [
     *((name, content, read_table) for name, content in TABLES.items()),
     ("x.npz", SEQUENCES, read_sequences),
     *((name, content, read_attention) for name, content in ATTENTION.items()),
     ("tokenizer.json", TOKENIZER, read_tokenizer),
+    *((name, content, count_tokens) for name, content in _lists()),
+    *((name, content, count_zarr) for name, content in _zarr()),
 ]
 
 

@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw._checks import LARGEST_COUNT, count, invalid_argument, refuse_masked
-from attnlaw._extras import require
 from attnlaw.data.masks import converted
 from attnlaw.data.readers.array_files import npy_entries
 from attnlaw.data.readers.entries import BadFileError, bad_file
@@ -43,6 +42,7 @@ from attnlaw.data.readers.lists import (
     signed,
     stacked_lines,
 )
+from attnlaw.data.readers.zarr_folders import Bands, zarr_array
 
 __all__ = ["ArrayPart", "Block", "Corpus", "count_tokens", "is_corpus", "is_dask", "open_corpus"]
 
@@ -128,6 +128,8 @@ class Corpus:
         for part, size in enumerate(self._sizes):
             in_lines = _suffix(self.sources[part]) in LINES
             step = max(CHUNK_BYTES if in_lines else CHUNK_ROWS, -(-size // MOST_CHUNKS))
+            height = _height(self.sources[part])
+            step += -step % height
             found += [(part, k, min(k + step, size)) for k in range(0, size, step)]
         return found
 
@@ -336,6 +338,13 @@ def _size(source: Any) -> int:
     return int(_array(source).shape[0])
 
 
+def _height(source: Any) -> int:
+    """Rows that are unpacked together, and so are read by one process."""
+    is_folder = isinstance(source, PATHS) and Path(source).is_dir()
+    data = _array(source) if is_folder else None
+    return data.height if isinstance(data, Bands) else 1
+
+
 def _array(source: Any) -> Any:
     """Return an array that can be sliced, checked for its type and axes."""
     data = source
@@ -344,11 +353,7 @@ def _array(source: Any) -> Any:
         if path.suffix.lower() == ".npz":
             raise bad_file(path, "be unpacked into .npy files, which are memory-mapped", "an .npz")
         if path.is_dir():
-            zarr: Any = require("zarr", extra="corpora", purpose="A folder of Zarr")
-            try:
-                data = zarr.open_array(str(path), mode="r")
-            except Exception as error:  # of many kinds
-                raise bad_file(path, "be a Zarr array", str(error)[:80]) from None
+            data = zarr_array(path)
         elif path.suffix.lower() == ".npy":
             data = next(iter(npy_entries(path).values())).load()
         else:

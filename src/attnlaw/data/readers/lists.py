@@ -5,10 +5,13 @@ cannot be used is named by its row, counted from 0, or its line, counted from 1.
 """
 
 import json
+import os
+import struct
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +36,9 @@ __all__ = [
 ]
 
 BLOCK_ROWS = 2**13  # read at a time
+ARROW_MAGIC = b"ARROW1"
+HEADER_BYTES = 2**26  # of a message or a footer
+MOST_BYTES = 2**62  # of any file
 MOST_PACKED = 100  # bytes of memory for one of a file of ids
 
 
@@ -50,8 +56,12 @@ def parquet_file(path: Path) -> Any:
 def record_batches(path: Path) -> Iterator[Any]:
     """Yield the batches of an Arrow file, in either format, as they lie on the disk."""
     arrow: Any = require("pyarrow", extra="corpora", purpose="An .arrow file")
-    with opened(path):
-        pass
+    with opened(path) as stream:
+        try:
+            for n_bytes in _unpacked_sizes(stream):
+                require_room(path, 2 * n_bytes, "a batch of its rows")
+        except struct.error:
+            raise bad_file(path, "be a complete Arrow file", "headers cut short") from None
     try:
         with arrow.memory_map(str(path)) as source:
             try:
@@ -66,6 +76,103 @@ def record_batches(path: Path) -> Iterator[Any]:
         raise bad_file(path, "be a complete Arrow file", str(error)[:120]) from None
 
 
+def _unpacked_sizes(stream: IO[bytes]) -> Iterator[int]:
+    """Yield the bytes that each message of an Arrow file unpacks to, from its headers alone.
+
+    The file format is the magic word, messages, a footer that says where they are (its tables of
+    dictionaries and batches are fields 2 and 3), the footer's length and the magic word again; the
+    stream format is messages one after the other.
+    """
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(0)
+    if stream.read(6) != ARROW_MAGIC:
+        place = 0
+        while place < size:
+            n_bytes, place = _message(stream, place)
+            yield n_bytes
+        return
+    (length,) = struct.unpack("<i", _bytes(stream, size - 10, 4))
+    footer = _Table.root(_bytes(stream, size - 10 - length, length))
+    for field in (2, 3):
+        start, n = footer.vector(field)
+        for k in range(n):  # of a place, the length of the header and that of the body
+            (place,) = struct.unpack_from("<q", footer.data, start + 24 * k)
+            yield _message(stream, place)[0]
+
+
+def _message(stream: IO[bytes], place: int) -> tuple[int, int]:
+    """Return the bytes that a message unpacks to, and where the next one begins.
+
+    A header is a table with the length of the body in field 3; batches have their buffers in
+    field 2 and how they are packed in field 3. A packed buffer begins with its unpacked length.
+    """
+    (length,), header = struct.unpack("<i", _bytes(stream, place, 4)), place + 4
+    if length == -1:  # the mark of all versions but the first
+        (length,), header = struct.unpack("<i", _bytes(stream, header, 4)), header + 4
+    if length == 0:  # the end of the stream
+        return 0, sys.maxsize
+    body = header + length
+    message = _Table.root(_bytes(stream, header, length))
+    (kind,) = message.scalar("<B", 1) or (0,)
+    (body_length,) = message.scalar("<q", 3) or (0,)
+    after = body + max(body_length, 0)
+    if kind not in (2, 3):  # dictionaries hold a batch in field 1
+        return 0, after
+    batch = message.table(2) if kind == 3 else message.table(2).table(1)
+    if not batch.place_of(3):
+        return 0, after  # not packed, and mapped as it is
+    start, n = batch.vector(2)
+    total = 0
+    for k in range(n):
+        offset, stored = struct.unpack_from("<qq", batch.data, start + 16 * k)
+        if stored >= 8:
+            total += max(0, *struct.unpack("<q", _bytes(stream, body + offset, 8)))
+    return total, after
+
+
+def _bytes(stream: IO[bytes], place: int, n: int) -> bytes:
+    """Return n bytes from a place on, fewer at the end of the file."""
+    if not 0 <= place < MOST_BYTES or not 0 <= n <= HEADER_BYTES:
+        raise struct.error("beyond the file")
+    stream.seek(place)
+    return stream.read(n)
+
+
+class _Table(NamedTuple):
+    """A table of FlatBuffers: at its place the way back to the list of where its fields are."""
+
+    data: bytes
+    place: int
+
+    @classmethod
+    def root(cls, data: bytes) -> "_Table":
+        return cls(data, *struct.unpack_from("<I", data))
+
+    def place_of(self, field: int) -> int:
+        """Return where a field is, 0 if it is left out."""
+        (back,) = struct.unpack_from("<i", self.data, self.place)
+        (size,) = struct.unpack_from("<H", self.data, self.place - back)
+        if 4 + 2 * field >= size:
+            return 0
+        (offset,) = struct.unpack_from("<H", self.data, self.place - back + 4 + 2 * field)
+        return self.place + offset if offset else 0
+
+    def scalar(self, kind: str, field: int) -> tuple[int, ...]:
+        place = self.place_of(field)
+        return struct.unpack_from(kind, self.data, place) if place else ()
+
+    def table(self, field: int) -> "_Table":
+        place = self.place_of(field)
+        return _Table(self.data, place + struct.unpack_from("<I", self.data, place)[0])
+
+    def vector(self, field: int) -> tuple[int, int]:
+        """Return where the entries of a vector begin, and their number."""
+        if not (place := self.place_of(field)):
+            return 0, 0
+        place += struct.unpack_from("<I", self.data, place)[0]
+        return place + 4, struct.unpack_from("<I", self.data, place)[0]
+
+
 def row_batches(
     path: Path, start: int, stop: int, column: str, label: str | None
 ) -> Iterator[tuple[int, Any]]:
@@ -74,7 +181,7 @@ def row_batches(
     first = 0
     if path.suffix.lower() == ".parquet":
         file = parquet_file(path)
-        _check_columns(path, wanted, file.schema_arrow.names)
+        _check_columns(path, wanted, file.schema_arrow)
         sizes = [file.metadata.row_group(k).num_rows for k in range(file.num_row_groups)]
         ends = np.cumsum(sizes)
         groups = [k for k, end in enumerate(ends) if end > start and end - sizes[k] < stop]
@@ -85,13 +192,24 @@ def row_batches(
     else:
         whole = record_batches(path)
     for batch in whole:
-        _check_columns(path, wanted, batch.schema.names)
+        _check_columns(path, wanted, batch.schema)
         low, high = max(start - first, 0), min(stop - first, batch.num_rows)
+        if low < high:
+            _require_consistent(path, batch.select(wanted), first)
         for k in range(low, high, BLOCK_ROWS):
             yield first + k, batch.slice(k, min(BLOCK_ROWS, high - k))
         first += batch.num_rows
         if first >= stop:
             return
+
+
+def _require_consistent(path: Path, batch: Any, first: int) -> None:
+    """Raise for lists that begin or end outside their values: Arrow reads what is there."""
+    try:
+        batch.validate(full=True)
+    except ValueError as error:
+        found = f"{str(error)[:80]} in row {first} or after"
+        raise bad_file(path, "hold consistent columns", found) from None
 
 
 def _require_group_room(path: Path, group: Any, wanted: list[str]) -> None:
@@ -118,7 +236,11 @@ def _of_groups(
         raise bad_file(path, "be a complete .parquet file", found) from None
 
 
-def _check_columns(path: Path, wanted: list[str], present: list[str]) -> None:
+def _check_columns(path: Path, wanted: list[str], schema: Any) -> None:
+    try:
+        present = schema.names
+    except UnicodeDecodeError as error:
+        raise bad_file(path, "name its columns in UTF-8", str(error)) from None
     for name in wanted:
         if name not in present:
             found = ", ".join(present)[:120] or "none"
@@ -176,6 +298,7 @@ def _laid_out(
     if lengths.min() == L:
         return signed(flat.reshape(-1, L)[:, :max_length])
     L = min(L, max_length)
+    require_room(path, 32 * L * len(lengths), f"{len(lengths)} rows of up to {L} ids")
     ids = np.full((len(lengths), L), -1, dtype=np.int64)
     starts = np.cumsum(lengths) - lengths
     there = np.arange(L) < lengths[:, None]
