@@ -222,23 +222,24 @@ def as_sequences(
     if data.ndim != wanted or 0 in data.shape:
         shape = "(n, length, dimension)" if table is None else "(n, length) beside a table"
         raise invalid_argument("sequences", f"a non-empty array of shape {shape}", data)
-    N, L = data.shape[:2]
-    present = presence((N, L), mask, lengths)
-    if table is None:
-        if present is None:  # padding may hold anything
-            look_at_part("sequences", data)
-        if data.dtype.kind not in "fiu":
-            raise invalid_argument("sequences", "made of real numbers", data.dtype.name)
-        if data.dtype not in (np.float32, np.float64):
-            data = data.astype(np.float64)
-        result = EmbeddedSequences(data, present)
-        largest = np.max([np.abs(result.embed(rows)).max() for rows in result._blocks()])
-        if not np.isfinite(largest):
-            raise invalid_argument(
-                "sequences", "finite wherever there is a token", "NaN or infinity"
-            )
-        refuse_extremes("sequences", largest, single=True)
-        return result
+    present = presence(data.shape[:2], mask, lengths)
+    return _embedded(data, present) if table is None else _of_tokens(data, table, present)
+
+
+def _embedded(data: Any, present: NDArray[np.bool_] | None) -> EmbeddedSequences:
+    if present is None:  # padding may hold anything
+        look_at_part("sequences", data)
+    if data.dtype.kind not in "fiu":
+        raise invalid_argument("sequences", "made of real numbers", data.dtype.name)
+    sequences = EmbeddedSequences(_floating(data), present)
+    largest = np.max([np.abs(sequences.embed(rows)).max() for rows in sequences._blocks()])
+    if not np.isfinite(largest):
+        raise invalid_argument("sequences", "finite wherever there is a token", "NaN or infinity")
+    refuse_extremes("sequences", largest, single=True)
+    return sequences
+
+
+def _of_tokens(data: Any, table: Any, present: NDArray[np.bool_] | None) -> TokenSequences:
     if data.dtype.kind not in "iu":
         raise invalid_argument("sequences", "whole numbers beside a table", data.dtype.name)
     if data.min() < 0:
@@ -248,17 +249,20 @@ def as_sequences(
     if E.ndim != 2 or 0 in E.shape or E.dtype.kind not in "fiu":
         raise invalid_argument("table", "a non-empty array of real numbers with 2 axes", E)
     look_at_part("table", E)
-    if E.dtype not in (np.float32, np.float64):
-        E = E.astype(np.float64)
     last = int((data if present is None else data[present]).max())
     if last >= len(E):
         raise invalid_argument("sequences", f"rows of the table, at most {len(E) - 1}", last)
-    tokens = TokenSequences(data, E, present)
-    largest = np.abs(tokens._table).max()
+    sequences = TokenSequences(data, _floating(E), present)
+    largest = np.abs(sequences._table).max()
     if not np.isfinite(largest):
         raise invalid_argument("table", "finite", E)
     refuse_extremes("table", largest, single=True)
-    return tokens
+    return sequences
+
+
+def _floating(numbers: NDArray[Any]) -> Floats:
+    is_single_or_double = numbers.dtype in (np.float32, np.float64)
+    return numbers if is_single_or_double else numbers.astype(np.float64)
 
 
 def padded(sequences: Any) -> tuple[Any, NDArray[np.bool_] | None]:

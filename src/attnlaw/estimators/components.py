@@ -2,7 +2,7 @@
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +13,7 @@ from attnlaw.data.masks import converted
 from attnlaw.estimators.copies import copy_groups
 from attnlaw.estimators.outliers import OutlierTest, n_dominant, outlier_test
 from attnlaw.estimators.rows import (
+    SampleSpectrum,
     before_scaling,
     checked_rows,
     corpus_spectrum,
@@ -148,12 +149,64 @@ def signal_components(
         if lengths is not None or tokens is not None:
             raise invalid_argument("lengths and tokens", "left out for a corpus", "one of them")
         return _of_corpus(pooled, settings, snr, least)
+    data = _distinct_rows(pooled, lengths, tokens, centred)
+    if data.tokens is not None and _is_open(settings):
+        present = data.tokens[data.tokens >= 0]
+        settings["token_frequencies"] = np.unique(present, return_counts=True)[1]
+    scaled = _scaled(data, scale_rows, centred)
+    test = _tested(scaled, settings)
+    if test.notes and test.n_signals:
+        counted = f"{test.n_signals} component{'s' if test.n_signals > 1 else ''}"
+        warnings.warn(f"{counted}: {test.notes[0]}", RegimeWarning, stacklevel=2)
+    n_kept = min(max(test.n_signals, least), *data.X.shape)
+    if max_components is not None:
+        n_kept = min(n_kept, max_components)
+    components = np.zeros((n_kept, len(data.mean)))
+    components[:, data.varying] = scaled.spectrum.vectors(n_kept)
+    return ComponentAnalysis(
+        components=components,
+        mean=data.mean,
+        test=test,
+        signal_overlaps=_signal_overlaps(test, snr),
+        artefacts=_find_artefacts(
+            data,
+            test,
+            components[: test.n_signals, data.varying],
+            centred=centred,
+            norm_dispersion=scaled.norm_dispersion,
+            snr=snr,
+        ),
+        n_rows=len(data.X),
+    )
+
+
+class _DistinctRows(NamedTuple):
+    """Rows without copies and constant columns."""
+
+    X: NDArray[Any]
+    mean: Floats  # x̄, of all columns
+    varying: NDArray[np.bool_]  # the columns of X
+    n_copies: int  # rows that were left out because they are copies or near-copies of others
+    tokens: Any  # of each row, negative where there is none; None if they are not known
+    lengths: Floats | None  # number of tokens in each row
+
+
+class _Scaled(NamedTuple):
+    """Rows of one variance, and their spectrum."""
+
+    rows: NDArray[Any]
+    spectrum: SampleSpectrum
+    eigenvalues: Floats  # corrected for the scaling
+    norm_dispersion: float  # variance of ‖x‖² before scaling, over that of Gaussian rows
+
+
+def _distinct_rows(pooled: Any, lengths: Any, tokens: Any, centred: bool) -> _DistinctRows:
     X = checked_rows(pooled)
     if tokens is not None:
         tokens = np.asarray(converted("tokens", tokens))
         if tokens.ndim != 2 or len(tokens) != len(X) or tokens.dtype.kind not in "iu":
             raise invalid_argument("tokens", f"whole numbers of shape ({len(X)}, length)", tokens)
-    n_tokens_in = row_lengths(lengths, tokens, len(X))
+    lengths = row_lengths(lengths, tokens, len(X))
     mean, varying = mean_and_varying(X)
     if not centred:
         varying = varying | (mean != 0)
@@ -165,58 +218,41 @@ def signal_components(
     if n_copies:
         X = X[first]
         tokens = None if tokens is None else tokens[first]
-        n_tokens_in = None if n_tokens_in is None else n_tokens_in[first]
-    if tokens is not None and _is_open(settings):
-        counts = np.unique(tokens[tokens >= 0], return_counts=True)[1]
-        settings["token_frequencies"] = counts
-    rows, dispersion = X, 1.0
-    if scale_rows:
-        rows, centre = equalised(X, centred=centred, lengths=n_tokens_in)
-        dispersion = norm_dispersion(X, centre)
+        lengths = None if lengths is None else lengths[first]
+    return _DistinctRows(X, mean, varying, n_copies, tokens, lengths)
+
+
+def _scaled(data: _DistinctRows, scale_rows: bool, centred: bool) -> _Scaled:
+    """Scale rows by their lengths, or to one norm beside the components that dominate it."""
+    X = data.X
+    if not scale_rows:
+        spectrum = sample_spectrum(X, centred=centred)
+        return _Scaled(X, spectrum, spectrum.eigenvalues, 1.0)
+    rows, centre = equalised(X, centred=centred, lengths=data.lengths)
     spectrum = sample_spectrum(rows, centred=centred)
     values = spectrum.eigenvalues
-    if scale_rows and n_tokens_in is None:
+    if data.lengths is None:
         n = n_dominant(values, len(X) - centred)
         if n:
             rows, _ = equalised(X, centred=centred, components=spectrum.vectors(n))
             spectrum = sample_spectrum(rows, centred=centred)
         values = spectrum.eigenvalues.copy()
         values[n:] = before_scaling(values[n:], max(len(X) - centred, 1))
-    settings["n_samples"] = max(2, len(X))
+    return _Scaled(rows, spectrum, values, norm_dispersion(X, centre))
+
+
+def _tested(scaled: _Scaled, settings: dict[str, Any]) -> OutlierTest:
+    """Test the eigenvalues, and again with the fluctuations of the components that were found."""
+    rows, values = scaled.rows, scaled.eigenvalues
+    settings = {**settings, "n_samples": max(2, len(rows))}
     test = outlier_test(values, **settings)
-    if test.n_signals:  # again, with the components' own fluctuations
-        scores = (rows - rows.mean(axis=0) * centred) @ spectrum.vectors(test.n_signals).T
-        scores /= np.sqrt(np.mean(scores**2, axis=0))
-        kurtosis, doubt = np.mean(scores**4, axis=0), in_doubt(rows, scores, test.vocab_ratio)
-        test = outlier_test(values, **settings, score_kurtosis=kurtosis, in_doubt=doubt)
-    if test.notes and test.n_signals:
-        counted = f"{test.n_signals} component{'s' if test.n_signals > 1 else ''}"
-        warnings.warn(f"{counted}: {test.notes[0]}", RegimeWarning, stacklevel=2)
-    n_kept = min(max(test.n_signals, least), *X.shape)
-    if max_components is not None:
-        n_kept = min(n_kept, max_components)
-    components = np.zeros((n_kept, len(mean)))
-    components[:, varying] = spectrum.vectors(n_kept)
-    artefacts = _find_artefacts(
-        X,
-        mean[varying] * centred,
-        test,
-        components[: test.n_signals, varying],
-        n_constant=int(np.sum(~varying)),
-        raw_mean=None if centred else mean[varying],
-        n_copies=n_copies,
-        norm_dispersion=dispersion,
-        snr=snr,
-        tokens=tokens,
-    )
-    return ComponentAnalysis(
-        components=components,
-        mean=mean,
-        test=test,
-        signal_overlaps=_signal_overlaps(test, snr),
-        artefacts=artefacts,
-        n_rows=len(X),
-    )
+    if not test.n_signals:
+        return test
+    centre = rows.mean(axis=0) * settings["centred"]
+    scores = (rows - centre) @ scaled.spectrum.vectors(test.n_signals).T
+    scores /= np.sqrt(np.mean(scores**2, axis=0))
+    kurtosis, doubt = np.mean(scores**4, axis=0), in_doubt(rows, scores, test.vocab_ratio)
+    return outlier_test(values, **settings, score_kurtosis=kurtosis, in_doubt=doubt)
 
 
 def _is_open(settings: dict[str, Any]) -> bool:
@@ -268,55 +304,30 @@ def _constant_columns(n_constant: int, dimension: int) -> Artefact:
 
 
 def _find_artefacts(
-    rows: NDArray[Any],
-    centre: Floats,
+    data: _DistinctRows,
     test: OutlierTest,
     components: Floats,
     *,
-    n_constant: int = 0,
-    raw_mean: Floats | None = None,
-    n_copies: int = 0,
-    norm_dispersion: float = 1.0,
-    snr: float | None = None,
-    tokens: Any = None,
+    centred: bool,
+    norm_dispersion: float,
+    snr: float | None,
 ) -> tuple[Artefact, ...]:
-    """Look for every artefact that the data allow to see.
-
-    Parameters
-    ----------
-    rows : array of shape (n, d)
-    centre : array of shape (d,)
-        What is subtracted from the rows.
-    test : OutlierTest
-        Of these rows.
-    components : array of shape (n_signals, d)
-        Significant eigenvectors.
-    n_constant : int
-        Columns that are constant.
-    raw_mean : array of shape (d,), optional
-        Mean of the rows if it was not subtracted.
-    n_copies : int
-        Rows that were left out because they are copies or near-copies of others.
-    norm_dispersion : float
-        Variance of the squared norms of the rows, over that of Gaussian rows of the same spectrum.
-    snr : float, optional
-        wᵀRw/wᵀw of the pooling; with it, the noise of a table's class means can be told.
-    tokens : array of int and shape (n, length), optional
-        Tokens of each row, negative where there is none.
-    """
-    n, d = rows.shape
+    """Look for every artefact that the data allow to see, in all rows and in each component."""
+    n, d = data.X.shape
+    mean = data.mean[data.varying]
     found = []
-    if n_constant:
-        found.append(_constant_columns(n_constant, d + n_constant))
-    if n_copies:
+    if n_constant := len(data.mean) - d:
+        found.append(_constant_columns(n_constant, len(data.mean)))
+    if n_copies := data.n_copies:
         words = f"{n_copies} of {n + n_copies} rows are copies or near-copies of others; "
         found.append(_artefact("duplicated rows", n_copies / (n + n_copies), words + COPIES_USED))
     if norm_dispersion > UNEQUAL_ROWS:
         words = f"squared norms of rows vary {norm_dispersion:.0f} times as much as those of "
         found.append(_artefact("unequal rows", norm_dispersion, words + ROWS_SCALED))
-    scores = np.concatenate([(block - centre) @ components.T for block in row_blocks(rows)])
+    centre, raw_mean = (mean, None) if centred else (0 * mean, mean)
+    scores = np.concatenate([(block - centre) @ components.T for block in row_blocks(data.X)])
     for j, (v, s) in enumerate(zip(components, scores.T, strict=True)):
-        found += _of_component(j, v, s, test, raw_mean=raw_mean, snr=snr, tokens=tokens)
+        found += _of_component(j, v, s, test, raw_mean=raw_mean, snr=snr, tokens=data.tokens)
     return tuple(found)
 
 

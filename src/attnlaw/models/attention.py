@@ -109,20 +109,33 @@ class SelfAttention(Model[AttentionSpectrum]):
     depth: int = 1  # D
 
     def __post_init__(self) -> None:
-        def set_field(name: str, value: object) -> None:
-            object.__setattr__(self, name, value)
+        self._check_sizes()
+        self._check_heads()
+        if self.input_spectrum is not None:
+            self._set("input_spectrum", _checked_spectrum(self.input_spectrum))
+        if self.inputs is not None:
+            self._set("inputs", self._checked_inputs(self.inputs))
+        self._check_positions()
+        if self.depth > 1:
+            self._check_depth()
 
-        set_field("n_tokens", count("n_tokens", self.n_tokens, at_least=2, at_most=10**6))
-        set_field("n_heads", count("n_heads", self.n_heads, at_most=10**5))
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    def _check_sizes(self) -> None:
+        self._set("n_tokens", count("n_tokens", self.n_tokens, at_least=2, at_most=10**6))
+        self._set("n_heads", count("n_heads", self.n_heads, at_most=10**5))
         for name in ("head_dimension", "depth"):
-            set_field(name, count(name, getattr(self, name)))
+            self._set(name, count(name, getattr(self, name)))
         for name in ("value_dimension", "output_dimension"):
             if getattr(self, name) is not None:
-                set_field(name, count(name, getattr(self, name)))
+                self._set(name, count(name, getattr(self, name)))
         if self.output_dimension is not None and self.value_dimension is None:
             raise invalid_argument("value_dimension", "given when output_dimension is", None)
         for name in ("inverse_temperature", "alibi_slope", "sink"):
-            set_field(name, scalar(name, getattr(self, name), at_least=0, at_most=LARGEST))
+            self._set(name, scalar(name, getattr(self, name), at_least=0, at_most=LARGEST))
+
+    def _check_heads(self) -> None:
         choice("combination", self.combination, ("concatenate", "mean"))
         for name in ("causal", "qk_norm"):
             if not isinstance(getattr(self, name), bool | np.bool_):
@@ -132,27 +145,16 @@ class SelfAttention(Model[AttentionSpectrum]):
             raise invalid_argument("n_key_heads", f"a divisor of {self.n_heads}", keys)
         if keys < self.n_heads and self.value_dimension is not None:
             raise invalid_argument("n_key_heads", "n_heads when there are values", keys)
-        set_field("n_key_heads", keys)
-        if self.input_spectrum is not None:
-            spectrum = np.sort(real_array("input_spectrum", self.input_spectrum, ndim=1))
-            if not spectrum.size or spectrum[0] < 0 or spectrum[-1] == 0:
+        self._set("n_key_heads", keys)
+
+    def _check_depth(self) -> None:
+        allowed = [("causal", "False", not self.causal)]
+        allowed += [("value_dimension", "None", self.value_dimension is None)]
+        allowed += [("combination", "'mean'", self.n_heads == 1 or self.combination == "mean")]
+        for name, wanted, is_met in allowed:
+            if not is_met:
                 raise invalid_argument(
-                    "input_spectrum", "at least 0, and not all 0", self.input_spectrum
-                )
-            set_field("input_spectrum", frozen(spectrum / spectrum.mean()))
-        if self.inputs is not None:
-            set_field("inputs", self._checked_inputs(self.inputs))
-        self._check_positions()
-        if self.depth > 1:
-            if self.causal:
-                raise invalid_argument("causal", "False when depth is above 1", self.causal)
-            if self.value_dimension is not None:
-                raise invalid_argument(
-                    "value_dimension", "None when depth is above 1", self.value_dimension
-                )
-            if self.n_heads > 1 and self.combination != "mean":
-                raise invalid_argument(
-                    "combination", "'mean' when depth is above 1", self.combination
+                    name, f"{wanted} when depth is above 1", getattr(self, name)
                 )
 
     def _checked_inputs(self, inputs: ArrayLike) -> NDArray[np.float64]:
@@ -171,7 +173,7 @@ class SelfAttention(Model[AttentionSpectrum]):
 
     def _check_positions(self) -> None:
         if self.window is not None:
-            object.__setattr__(self, "window", count("window", self.window))
+            self._set("window", count("window", self.window))
         if self.sink >= 1:
             raise invalid_argument("sink", "below 1", self.sink)
         if self.has_pattern and not self.causal:
@@ -182,7 +184,7 @@ class SelfAttention(Model[AttentionSpectrum]):
                 raise invalid_argument("rotary_base", "above 1", base)
             if self.head_dimension % 2:
                 raise invalid_argument("head_dimension", "even for RoPE", self.head_dimension)
-            object.__setattr__(self, "rotary_base", base)
+            self._set("rotary_base", base)
 
     @property
     def token_ratio(self) -> float:
@@ -222,3 +224,10 @@ class SelfAttention(Model[AttentionSpectrum]):
             pattern[1:] *= 1 - self.sink
             pattern[1:, 0] = self.sink
         return np.asarray(pattern)
+
+
+def _checked_spectrum(values: ArrayLike) -> NDArray[np.float64]:
+    spectrum = np.sort(real_array("input_spectrum", values, ndim=1))
+    if not spectrum.size or spectrum[0] < 0 or spectrum[-1] == 0:
+        raise invalid_argument("input_spectrum", "at least 0, and not all 0", values)
+    return frozen(spectrum / spectrum.mean())

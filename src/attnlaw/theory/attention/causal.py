@@ -59,6 +59,17 @@ class _Tokens(NamedTuple):
     are_alike: bool  # whether the entries of a row are
 
 
+class _Energies(NamedTuple):
+    """Energies of the rows of each bin, by query norm (bins × norms)."""
+
+    blocks: Floats  # of each block
+    noise: Floats  # in no block
+    term: Floats  # of the key norms
+
+    def times(self, ratio: Floats) -> "_Energies":
+        return _Energies(*(part * ratio for part in self))
+
+
 def causal_head(model: SelfAttention) -> CausalHead:
     """Return the profile of a causal head, or of several side by side or their mean.
 
@@ -71,45 +82,91 @@ def causal_head(model: SelfAttention) -> CausalHead:
     shift = 0 if model.has_pattern else 1  # entries of a row that the others determine
     n_empty = 1 if model.sink else shift
     kernel = _kernel(replace(model, n_tokens=model.n_tokens - 1) if model.sink else model)
-    w, h = kernel.weights, kernel.h
     tokens = _tokens(model, model.n_tokens - n_empty)
-    bins, lengths = tokens.bins, tokens.lengths + shift
+    lengths = tokens.lengths + shift
     modes, rest = kernel.modes(_RESOLVED)
     modes = [mode for i, mode in enumerate(modes) if mode.degree not in _degrees(modes[:i])]
-    means = None if model.alibi_slope else _means_of_bins(kernel, model.window, bins, shift)
-    blocks, noise, term = finite_rows(kernel, modes, lengths, means)
-    if not tokens.are_alike:  # the exact energy of such a row
-        longest = min(int(bins.sum()), model.window or int(bins.sum()))
-        rows_at, over_norms = (
-            _in_bins(rows, bins)
-            for rows in decayed_row_energies(kernel, model.alibi_slope, longest)
-        )
-        scale = over_norms / np.maximum(rows_at @ w, 1e-300)
-        seen = row_energies(kernel, lengths)
-        scale *= seen @ w / np.maximum(mean_energies(kernel, lengths), 1e-300)
-        some = (lengths > 1 + 1e-9)[:, None] & (seen > 1e-250)  # a single entry has no energy
-        ratio = np.where(some, rows_at / np.where(some, seen, 1.0), 1.0)
-        ratio = ratio * np.where(some.any(axis=1), scale, 1.0)[:, None]
-        blocks, noise, term = blocks * ratio, noise * ratio, term * ratio
+    means = None
+    if not model.alibi_slope:
+        means = _means_of_bins(kernel, model.window, tokens.bins, shift)
+    energies = _Energies(*finite_rows(kernel, modes, lengths, means))
+    if not tokens.are_alike:
+        energies = energies.times(_decay_ratio(kernel, model, tokens.bins, lengths))
     left, left_weights = _left_by_sink(kernel, model.sink)
     if model.sink:
-        ratio = np.broadcast_to(left @ left_weights, noise.shape)
-        left = left / (left @ left_weights)[:, None]
-        if means is not None:  # the exact energy of a row, and its exact mean over all norms
-            sunk = _means_of_bins(kernel, model.window, bins, shift, sink=model.sink)
-            own, plain = (row_energies(kernel, lengths, sink=q) for q in (model.sink, 0.0))
-            scale = (sunk / np.maximum(own @ w, 1e-300)) * (plain @ w / np.maximum(means, 1e-300))
-            exact = own / np.maximum(plain, 1e-300) * scale[:, None]
-            ratio = np.where(plain > 0, exact, ratio)
-        blocks, noise, term = blocks * ratio, noise * ratio, term * ratio
+        left_mean = left @ left_weights
+        ratio = np.broadcast_to(left_mean, energies.noise.shape)
+        if means is not None:
+            sunk = _means_of_bins(kernel, model.window, tokens.bins, shift, sink=model.sink)
+            ratio = _sink_ratio(
+                kernel, model.sink, lengths, sunk / np.maximum(means, 1e-300), ratio
+            )
+        energies, left = energies.times(ratio), left / left_mean[:, None]
+    live = tokens.counts * (lengths > 1)  # a row with a single entry has no energy at all
+    profile = CausalProfile(
+        bins=tokens.bins,
+        **_variances(kernel, modes, rest, energies, tokens, live, (left, left_weights)),
+        latent_dimensions=np.array([*(kernel.n / mode.ratio for mode in modes), np.inf]),
+        repeats=1 if kernel.is_mean else kernel.h,
+        slope=model.alibi_slope,
+        window=np.inf if model.window is None else float(model.window),
+        counts=tokens.counts,
+        n_empty=n_empty,
+    )
+    share = kernel.h_keys if kernel.is_mean else 1  # heads that share keys share their norms
+    mean_term = tokens.counts @ energies.term @ kernel.weights / (tokens.counts.sum() + n_empty)
+    return CausalHead(profile, float(mean_term) / share)
+
+
+def _decay_ratio(kernel: Kernel, model: SelfAttention, bins: Floats, lengths: Floats) -> Floats:
+    """Exact energy of rows whose entries decay, over that of as many equal ones (bins × norms)."""
+    w = kernel.weights
+    longest = min(int(bins.sum()), model.window or int(bins.sum()))
+    rows_at, over_norms = (
+        _in_bins(rows, bins) for rows in decayed_row_energies(kernel, model.alibi_slope, longest)
+    )
+    scale = over_norms / np.maximum(rows_at @ w, 1e-300)
+    seen = row_energies(kernel, lengths)
+    scale *= seen @ w / np.maximum(mean_energies(kernel, lengths), 1e-300)
+    some = (lengths > 1 + 1e-9)[:, None] & (seen > 1e-250)  # a single entry has no energy
+    ratio = np.where(some, rows_at / np.where(some, seen, 1.0), 1.0)
+    return np.asarray(ratio * np.where(some.any(axis=1), scale, 1.0)[:, None])
+
+
+def _sink_ratio(
+    kernel: Kernel, sink: float, lengths: Floats, over_means: Floats, otherwise: Floats
+) -> Floats:
+    """Exact energy of rows over a sink, over that of rows without one (bins × norms).
+
+    `over_means` is the same ratio of exact means over all norms, to which each row is scaled;
+    rows without energy have the ratio `otherwise`.
+    """
+    w = kernel.weights
+    own, plain = (row_energies(kernel, lengths, sink=q) for q in (sink, 0.0))
+    scale = over_means * (plain @ w) / np.maximum(own @ w, 1e-300)
+    exact = own / np.maximum(plain, 1e-300) * scale[:, None]
+    return np.where(plain > 0, exact, otherwise)
+
+
+def _variances(
+    kernel: Kernel,
+    modes: list[Mode],
+    rest: Floats,
+    energies: _Energies,
+    tokens: _Tokens,
+    live: Floats,
+    left_by_sink: tuple[Floats, Floats],
+) -> dict[str, Floats]:
+    """Variances of the kinds of rows and columns: a query norm, a stratum, a share of the sink."""
+    w, (left, left_weights) = kernel.weights, left_by_sink
     felt = np.array([mode.degree > 1 and mode.ratio < _STRUCTURE for mode in modes] + [True])
     entries = Entries(kernel, [m for m, f in zip(modes, felt, strict=False) if not f], _SCORES)
-    live = tokens.counts * (lengths > 1)  # a row with a single entry has no energy at all
     rows, columns = _balanced(*_fluctuations(kernel, entries, tokens), live, w)
-    alpha = kernel.of_rows(np.concatenate([blocks, noise[None]]))
+    alpha = kernel.of_rows(np.concatenate([energies.blocks, energies.noise[None]]))
     gamma = np.array([mode.strength * mode.right**2 for mode in modes] + [_relative(w @ rest, w)])
-    gamma = np.broadcast_to(kernel.of_columns(gamma)[:, None], (len(gamma), bins.size, w.size))
-    rows = 1 + (rows - 1) / h**0.5
+    shape = (len(gamma), tokens.bins.size, w.size)
+    gamma = np.broadcast_to(kernel.of_columns(gamma)[:, None], shape)
+    rows = 1 + (rows - 1) / kernel.h**0.5
     columns = 1 + (columns - 1) / (kernel.h_keys if kernel.is_mean else 1) ** 0.5
     kinds = (w[:, None] * _STRATA).ravel()
 
@@ -124,24 +181,14 @@ def causal_head(model: SelfAttention) -> CausalHead:
         return by_kinds(variances[..., None] * left[:, None])
 
     ones = np.ones_like(rows)
-    profile = CausalProfile(
-        bins=bins,
-        row_weights=(kinds[:, None] * left_weights).ravel(),
-        column_weights=kinds,
-        row_variances=over_sink(spread(alpha, rows)),
-        column_variances=by_kinds(spread(gamma, columns)),
-        row_means=over_sink(spread(alpha, ones)),
-        column_means=by_kinds(spread(gamma, ones)),
-        latent_dimensions=np.array([*(kernel.n / mode.ratio for mode in modes), np.inf]),
-        repeats=1 if kernel.is_mean else h,
-        slope=model.alibi_slope,
-        window=np.inf if model.window is None else float(model.window),
-        counts=tokens.counts,
-        n_empty=n_empty,
-    )
-    share = kernel.h_keys if kernel.is_mean else 1  # heads that share keys share their norms
-    energy = float(tokens.counts @ term @ w / (tokens.counts.sum() + n_empty)) / share
-    return CausalHead(profile, energy)
+    return {
+        "row_weights": (kinds[:, None] * left_weights).ravel(),
+        "column_weights": kinds,
+        "row_variances": over_sink(spread(alpha, rows)),
+        "column_variances": by_kinds(spread(gamma, columns)),
+        "row_means": over_sink(spread(alpha, ones)),
+        "column_means": by_kinds(spread(gamma, ones)),
+    }
 
 
 def _tokens(model: SelfAttention, n: int) -> _Tokens:
