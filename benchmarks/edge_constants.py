@@ -25,7 +25,7 @@ from attnlaw.estimators.edge_test import (
     tail_gap,
     winsorised,
 )
-from attnlaw.laws.tracy_widom import (
+from attnlaw.laws.finite_spectra import (
     TRACY_WIDOM_MEAN,
     TRACY_WIDOM_STD,
     tracy_widom_quantile,

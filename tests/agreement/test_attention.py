@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import brentq
 
 import attnlaw as al
-from attnlaw.laws.tracy_widom import TRACY_WIDOM_MEAN, TRACY_WIDOM_STD
+from attnlaw.laws.finite_spectra import TRACY_WIDOM_MEAN, TRACY_WIDOM_STD
 
 
 def head(n, d, beta, **more):

@@ -5,9 +5,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from attnlaw.laws import Discrete, MarchenkoPastur, Semicircle
-from attnlaw.laws._engine.algebra import law_of
 from attnlaw.laws._engine.expression import Expression, Pair
-from attnlaw.laws._engine.free import FreeLaw
+from attnlaw.laws._engine.free import FreeLaw, law_of
 
 MP, SC = MarchenkoPastur, Semicircle
 TWO, THREE = Discrete([1, 10], [0.6, 0.4]), Discrete([1, 2, 4], [0.45, 0.3, 0.25])

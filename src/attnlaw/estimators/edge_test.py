@@ -25,7 +25,7 @@ import numpy as np
 
 from attnlaw._checks import Floats
 from attnlaw.estimators.nulls import Null, Outlier, SpectrumPopulation, TokenPopulation
-from attnlaw.laws.tracy_widom import TRACY_WIDOM_MEAN, tracy_widom_survival
+from attnlaw.laws.finite_spectra import TRACY_WIDOM_MEAN, tracy_widom_survival
 
 __all__ = [
     "SPACINGS",

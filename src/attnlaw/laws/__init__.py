@@ -8,20 +8,24 @@
   `causal_equations`: variance profiles, such as those of attention heads.
 - `free_power`: ν ⊠ … ⊠ ν, such as products of layers.
 - `cavity`: matrices with heavy rows, such as heads at large inverse temperatures.
-- `attention_bulk`, `causal`: closed forms of attention heads, without and with a mask.
+- `attention`: closed forms of attention heads, without and with a mask.
 - `outliers`: spike → outlier → overlap right of any bulk.
-- `tracy_widom`: fluctuations of the largest eigenvalue.
-- `binning`: a spectrum beside a law: the Kolmogorov–Smirnov distance, histograms.
+- `finite_spectra`: a spectrum beside a law: the Kolmogorov–Smirnov distance, histograms, and the
+  Tracy–Widom fluctuations of the largest eigenvalue.
 - `_engine`: how free convolutions are evaluated; its docstring is a map.
 """
 
 from attnlaw.laws._engine.free import ClosedFormLaw, FreeLaw
-from attnlaw.laws.attention_bulk import AttentionBulk
-from attnlaw.laws.binning import BinnedSpectrum, bin_spectrum, ks_distance, logarithmic_bins
-from attnlaw.laws.causal import CausalLaw
+from attnlaw.laws.attention import AttentionBulk, CausalLaw
 from attnlaw.laws.causal_profile import CausalProfile, CausalProfileLaw
 from attnlaw.laws.cavity import CavityLaw, HeavyRows
 from attnlaw.laws.classical import Discrete, MarchenkoPastur, Semicircle
+from attnlaw.laws.finite_spectra import (
+    BinnedSpectrum,
+    bin_spectrum,
+    ks_distance,
+    logarithmic_bins,
+)
 from attnlaw.laws.free_power import FreePower
 from attnlaw.laws.free_profile import FreeProfile
 from attnlaw.laws.law import Atom, Law, MixtureLaw

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw._checks import Complexes, Floats
-from attnlaw.laws.causal import causal_resolvents
+from attnlaw.laws.attention import causal_resolvents
 
 if TYPE_CHECKING:
     from attnlaw.laws.causal_profile import CausalProfile

@@ -214,12 +214,12 @@ class Law(ABC):
     # Algebra.
 
     def __matmul__(self, other: object) -> "Law":
-        from attnlaw.laws._engine.algebra import product
+        from attnlaw.laws._engine.free import product
 
         return product(self, other) if isinstance(other, Law) else NotImplemented
 
     def __add__(self, other: object) -> "Law":
-        from attnlaw.laws._engine.algebra import law_of
+        from attnlaw.laws._engine.free import law_of
 
         if isinstance(other, Law):
             return law_of(ex.additive_convolution(self._expression, other._expression))
@@ -230,7 +230,7 @@ class Law(ABC):
         return law_of(ex.chain(expression.base, *expression.stages, ex.Addition(shift=shift)))
 
     def __mul__(self, other: object) -> "Law":
-        from attnlaw.laws._engine.algebra import law_of
+        from attnlaw.laws._engine.free import law_of
 
         scale = plain_number("scale", other)
         if scale is None:

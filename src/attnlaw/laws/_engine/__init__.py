@@ -12,8 +12,8 @@ continuation   from a point z of the upper half plane down to its parameters, wi
 gaps           intervals of a real parameter, cut and shrunk: the gaps of a support
 support        the gaps of an expression, stage by stage
 moments        atoms and moments, exactly; quantiles
-free           `FreeLaw`: all of it as a law, with a table of parameters for many points
-algebra        from an expression to the kind of law that knows a closed form; `@`
+free           `FreeLaw`: all of it as a law, with a table of parameters for many points; `@`, and
+               from an expression to the kind of law that knows a closed form
 ============== =================================================================================
 
 Laws of variance profiles are solved from their own equations; `windows` solves those of causal

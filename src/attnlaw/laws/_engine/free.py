@@ -1,7 +1,7 @@
 """Laws made by free convolution: an expression, its parametric curve, and the curve's boundary.
 
 `FreeLaw` evaluates any expression; laws with a closed form are kinds of it that override what
-they know better.
+they know better, and `law_of` makes the kind that knows an expression best.
 """
 
 from abc import abstractmethod
@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from attnlaw._checks import Complexes, Floats, count, frozen
+from attnlaw.laws._engine import expression as ex
 from attnlaw.laws._engine.continuation import follow, settle, tangent
 from attnlaw.laws._engine.expression import Expression
 from attnlaw.laws._engine.moments import atoms, moments
@@ -17,7 +18,7 @@ from attnlaw.laws._engine.support import intervals
 from attnlaw.laws._engine.uniformisation import evaluate, mass_above
 from attnlaw.laws.law import Atom, Law
 
-__all__ = ["ClosedFormLaw", "FreeLaw"]
+__all__ = ["ClosedFormLaw", "FreeLaw", "law_of", "product"]
 
 _FEW = 24  # points in an interval that are followed one by one
 _NOWHERE = 1e-36  # share of the largest point below which no mass is seen
@@ -233,3 +234,50 @@ class Boundary:
         if lost.size:
             u[:, lost] = follow(self.law, target[lost])
         return u
+
+
+def law_of(expression: Expression) -> FreeLaw:
+    """Return the law of an expression in normal form."""
+    kind = _kind(expression)
+    law = kind.__new__(kind)
+    FreeLaw.__init__(law, expression)
+    return law
+
+
+def _kind(expression: Expression) -> type[FreeLaw]:
+    """Return the kind of law that knows an expression best."""
+    from attnlaw.laws.classical import Discrete, MarchenkoPastur, Semicircle, WishartProduct
+
+    if not expression.stages and not isinstance(expression.base, ex.Pair):
+        return Discrete
+    if expression.point is None or len(expression.stages) > 1:
+        return FreeLaw
+    (stage,) = expression.stages
+    if isinstance(stage, ex.Addition):
+        return FreeLaw if stage.parts else Semicircle
+    closed_forms: dict[int, type[FreeLaw]] = {1: MarchenkoPastur, 2: WishartProduct}
+    return closed_forms.get(len(stage.ratios), FreeLaw)
+
+
+def product(left: Law, right: Law) -> Law:
+    """Return the free multiplicative convolution of two laws, one of which has only one sign."""
+    for a, b in ((left, right), (right, left)):
+        low, high = reach(b)
+        rounding = 1e-12 * b._expression.bound
+        if b._expression.is_positive or low >= -rounding:
+            return law_of(ex.multiplicative_convolution(a._expression, b._expression))
+        if high <= rounding:
+            flipped = ex.multiplicative_convolution(a._expression, ex.scaled(b._expression, -1.0))
+            return law_of(ex.scaled(flipped, -1.0))
+    raise ValueError(
+        "one factor of a free multiplicative convolution must be non-negative or non-positive, "
+        "got "
+        f"{left!r} on [{reach(left)[0]:.6g}, {reach(left)[1]:.6g}] and "
+        f"{right!r} on [{reach(right)[0]:.6g}, {reach(right)[1]:.6g}]."
+    )
+
+
+def reach(law: Law) -> tuple[float, float]:
+    """Smallest and largest point of the support, atoms included."""
+    points = [*law.edges[:1], *law.edges[-1:], *law.atom.location[:1], *law.atom.location[-1:]]
+    return float(min(points)), float(max(points))
