@@ -23,7 +23,7 @@ from attnlaw._checks import (
     warn_regime,
 )
 from attnlaw._dispatch import answers
-from attnlaw.models.query_attention import LEAST_SHARE, QueryAttention
+from attnlaw.models.attention import LEAST_SHARE, QueryAttention
 from attnlaw.results import Alignment
 from attnlaw.theory.token_noise import NoiseScales, noise_scales, reduced_sums
 from attnlaw.theory.token_spikes import VocabularySpikes
