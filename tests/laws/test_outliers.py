@@ -14,6 +14,7 @@ from numpy.testing import assert_allclose
 from attnlaw.laws import Discrete, MarchenkoPastur
 from attnlaw.laws.outliers import (
     Poles,
+    SpikedCovariance,
     falling_root,
     white_edge_parameter,
     white_eigenvalue,
@@ -132,3 +133,14 @@ def test_falling_root_without_a_change_of_sign_is_the_nearer_end():
     low, high = np.ones(3), np.full(3, 8.0)
     found = falling_root(lambda x: np.array([2.0, -1.0, 99.0]) - x, low, high)
     assert_allclose(found, [2.0, 1.0, 8.0], rtol=1e-15)
+
+
+def test_spiked_covariance_is_solved_exactly():
+    rng = np.random.default_rng(4)
+    A = rng.standard_normal((30, 30))
+    sigma, u = A @ A.T / 30, np.eye(30)[0]
+    values, vectors = np.linalg.eigh(sigma)
+    spiked = SpikedCovariance(variances=values, shares=(vectors.T @ u) ** 2)
+    for strength in (3.0, 0.4, 0.0, -0.4):
+        top = np.linalg.eigh(sigma + strength * np.outer(u, u))[1][:, -1]
+        assert_allclose(spiked.squared_overlap(strength, np.inf), top[0] ** 2, rtol=1e-6)

@@ -23,7 +23,7 @@ from attnlaw.theory.token_noise import NoiseScales
 from attnlaw.theory.verbs import predict_accuracy
 from attnlaw.theory.vocabulary import vocabulary_spikes
 
-__all__: list[str] = []
+__all__ = ["gaussian_accuracy"]
 
 CLASSIFIERS = ("ridge", "centroid", "component")
 LEAST_RIDGE = 1e-12  # of the noise gain
@@ -291,3 +291,63 @@ def _blocks(n: int, other: int) -> Iterator[slice]:
     """Cut range(n) so that an array of one block by `other` stays small."""
     width = max(1, 2**17 // max(other, 1))
     return (slice(start, start + width) for start in range(0, n, width))
+
+
+def gaussian_accuracy(
+    variances: Floats, mean_products: Floats, n_samples: float, balance: float, ridge: float
+) -> float:
+    """Return the accuracy of ridge classification of two classes, from covariance, means and N.
+
+    Parameters
+    ----------
+    variances : array of shape (d,)
+        Eigenvalues t of the covariance within a class.
+    mean_products : array of shape (d,)
+        Squared components m_j² of half the difference of the class means along its eigenvectors;
+        estimates without bias may be negative here and there.
+    n_samples : float
+        N of the training, or infinity.
+    balance : float
+        ȳ, the mean of labels ±1.
+    ridge : float
+        λ.
+
+    Notes
+    -----
+    Derived in docs/theory/classification.md, "Any noise, classes of any size".
+
+    With σ² = 1 − ȳ² the variance of the label, ν solves λ = ν (1 − (1/N) Σ t/(t+ν)) and
+
+        ω = Σ m²/(t+ν),  ω_Σ = Σ m²t/(t+ν)²,  Γ = (1/N) Σ t²/(t+ν)²,  A = σ²ω/(1+σ²ω),
+        v = [Γσ²(1−A)² + σ⁴ω_Σ/(1+σ²ω)²]/(1−Γ) :
+
+    the score of a sample of class y is ȳ + A(y−ȳ) plus noise of variance v, and its sign is the
+    answer. With unequal m² and K classes: `PooledClasses` with one token a sequence.
+
+    Examples
+    --------
+    Infinitely many samples, white noise: Φ(‖m‖).
+
+    >>> round(gaussian_accuracy(np.ones(4), np.full(4, 0.25), np.inf, 0.0, 1e-9), 6)
+    0.841345
+    """
+    from scipy.optimize import brentq
+
+    t, variance = variances, 1 - balance**2
+
+    def excess(log_nu: float) -> float:
+        nu = np.exp(log_nu)
+        return float(nu * (1 - np.sum(t / (t + nu)) / n_samples) - ridge)
+
+    high = np.log(ridge + t.max() + t.sum() / min(n_samples, 1e300)) + 1
+    nu = float(np.exp(brentq(excess, np.log(ridge) - 1e-12, high)))
+    omega = max(float(np.sum(mean_products / (t + nu))), 0.0)
+    omega_noise = max(float(np.sum(mean_products * t / (t + nu) ** 2)), 0.0)
+    leverage = float(np.sum((t / (t + nu)) ** 2)) / n_samples
+    A = variance * omega / (1 + variance * omega)
+    noise = leverage * variance * (1 - A) ** 2
+    noise += variance**2 * omega_noise / (1 + variance * omega) ** 2
+    root = np.sqrt(max(noise / (1 - leverage), 1e-300))
+    share = (1 + balance) / 2
+    right = share * ndtr((balance + A * (1 - balance)) / root)
+    return float(right + (1 - share) * ndtr((A * (1 + balance) - balance) / root))

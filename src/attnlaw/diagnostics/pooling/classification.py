@@ -18,7 +18,7 @@ from attnlaw.diagnostics.pooling.learning_curve import (
 from attnlaw.diagnostics.pooling.moments import Basis
 from attnlaw.diagnostics.pooling.poolings import Rows, Run, standard_error
 from attnlaw.estimators.pooling_weights import trained_weights
-from attnlaw.theory.general_covariance import gaussian_accuracy
+from attnlaw.theory.accuracy import gaussian_accuracy
 
 __all__ = [
     "Folds",

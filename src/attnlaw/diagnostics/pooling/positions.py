@@ -43,7 +43,7 @@ from attnlaw.diagnostics.pooling.poolings import (
 )
 from attnlaw.diagnostics.tables.noise import rank_groups
 from attnlaw.estimators.outliers import outlier_test
-from attnlaw.theory.general_covariance import SpikedCovariance
+from attnlaw.laws.outliers import SpikedCovariance
 
 __all__ = ["checked_labels", "compare_positions", "cut_sequences", "cut_with_ids"]
 
