@@ -2,8 +2,7 @@
 
 `verbs` declares the questions; each model is answered in a module of its own: `pooled`,
 `classes`, `mixtures`, `multi_head` and `attention`. `planning` inverts predictions, `accuracy` and
-`class_accuracy` predict classification, and `validity` says how far a finite model is from its
-limit.
+`class_accuracy` predict classification.
 """
 
 from attnlaw._dispatch import import_answers

@@ -16,8 +16,7 @@ from attnlaw.laws.outliers import TINY, Poles, falling_root
 from attnlaw.models import PooledClasses
 from attnlaw.results import ClassSpikes, Plan, Thresholds
 from attnlaw.theory.planning import search_plan
-from attnlaw.theory.validity import warn_if_far_from_limit
-from attnlaw.theory.verbs import law, plan, predict, thresholds
+from attnlaw.theory.verbs import law, plan, predict, thresholds, warn_if_far_from_limit
 from attnlaw.theory.vocabulary_classes import (
     class_ceiling,
     law_of_token_classes,

@@ -22,8 +22,7 @@ from attnlaw.models import SequenceMixture
 from attnlaw.results import Plan, Spike, Thresholds
 from attnlaw.theory.planning import search_plan, wanted_overlap
 from attnlaw.theory.pooled import ceiling, norm_ceiling, spike_parameter
-from attnlaw.theory.validity import warn_if_far_from_limit
-from attnlaw.theory.verbs import law, plan, predict, thresholds
+from attnlaw.theory.verbs import law, plan, predict, thresholds, warn_if_far_from_limit
 from attnlaw.theory.vocabulary import (
     plan_vocabulary,
     predict_vocabulary,

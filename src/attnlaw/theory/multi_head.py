@@ -16,8 +16,7 @@ from attnlaw.models import MultiHeadPooling
 from attnlaw.results import Plan, Spikes, Thresholds
 from attnlaw.theory.planning import search_plan
 from attnlaw.theory.pooled import ceiling, norm_ceiling
-from attnlaw.theory.validity import warn_if_far_from_limit
-from attnlaw.theory.verbs import plan, predict, thresholds
+from attnlaw.theory.verbs import plan, predict, thresholds, warn_if_far_from_limit
 
 __all__ = ["HeadCombination", "combine_heads"]
 

@@ -25,8 +25,7 @@ from attnlaw.laws.outliers import (
 )
 from attnlaw.models import MultiHeadPooling, PooledSequences, SequenceMixture
 from attnlaw.results import Spike, Thresholds
-from attnlaw.theory.validity import warn_if_far_from_limit
-from attnlaw.theory.verbs import law, predict, thresholds
+from attnlaw.theory.verbs import law, predict, thresholds, warn_if_far_from_limit
 from attnlaw.theory.vocabulary import (
     predict_vocabulary,
     vocabulary_law,
