@@ -10,7 +10,7 @@ from attnlaw._checks import Floats, Random, count
 from attnlaw.models import Model
 from attnlaw.results import frame, html_table
 from attnlaw.simulation import simulate
-from attnlaw.simulation.workers import Progress
+from attnlaw.simulation.verbs import Progress
 from attnlaw.theory import predict
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import attnlaw as al
 from attnlaw import _machine
 from attnlaw.simulation._matrix_free import plan as memory
 from attnlaw.simulation.trials import simulate_trial
-from attnlaw.simulation.workers import run_trials
+from attnlaw.simulation.verbs import run_trials
 
 R = al.prefix_correlation(6, prefix=3)
 MODEL = al.PooledSequences(

@@ -1,8 +1,8 @@
 """Simulation: a model, a size and an `rng` give an observation. No closed form is used here.
 
 Begin with `pooled`: draw a table, signs, tokens, pool them, form covariances and find their
-eigenpairs. `signs` draws signs with a given correlation, `workers` repeats trials on one process
-or several, `verbs` holds the questions.
+eigenpairs. `signs` draws signs with a given correlation, `verbs` holds the questions and repeats
+trials on one process or several.
 
 One module for each model: `pooled` and `trials` (`vocabulary`, for tokens that differ), `classes`,
 `mixtures`, `multi_head`, `query_attention`, `attention` and `softmax` (a single head). `accuracy`

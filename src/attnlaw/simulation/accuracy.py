@@ -33,9 +33,8 @@ from attnlaw.simulation.pooled import (
     token_classes,
 )
 from attnlaw.simulation.signs import sample_signs
-from attnlaw.simulation.verbs import simulate_accuracy
+from attnlaw.simulation.verbs import run_trials, simulate_accuracy, stacked
 from attnlaw.simulation.vocabulary import n_candidates
-from attnlaw.simulation.workers import run_trials, stacked
 
 __all__ = ["ridge_coefficients"]
 

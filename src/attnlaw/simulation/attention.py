@@ -18,8 +18,7 @@ from attnlaw.simulation.softmax import (
     sample_inputs,
     sample_queries_and_keys,
 )
-from attnlaw.simulation.verbs import simulate, simulate_spectrum
-from attnlaw.simulation.workers import Progress, run_trials
+from attnlaw.simulation.verbs import Progress, run_trials, simulate, simulate_spectrum
 
 __all__ = ["MATRICES", "squared_singular_values"]
 

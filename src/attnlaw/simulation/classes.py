@@ -11,8 +11,7 @@ from attnlaw.correlations import check_correlation
 from attnlaw.models import PooledClasses, Vocabulary
 from attnlaw.results import ClassSpikes, exceeds_edge
 from attnlaw.simulation.pooled import covariance, leading_eigenpairs, pool, squared_overlap
-from attnlaw.simulation.verbs import simulate
-from attnlaw.simulation.workers import repeats
+from attnlaw.simulation.verbs import repeats, simulate
 
 __all__ = ["ClassSample", "sample_class_sequences", "sample_classes"]
 

@@ -19,9 +19,8 @@ from attnlaw.simulation.pooled import (
     squared_overlap,
 )
 from attnlaw.simulation.signs import sample_signs
-from attnlaw.simulation.verbs import simulate
+from attnlaw.simulation.verbs import repeats, simulate
 from attnlaw.simulation.vocabulary import measure_vocabulary, split_vocabulary
-from attnlaw.simulation.workers import repeats
 
 __all__ = ["MixtureSample", "sample_mixture"]
 

@@ -16,8 +16,7 @@ from attnlaw.simulation.pooled import (
     squared_overlap,
 )
 from attnlaw.simulation.signs import sample_signs
-from attnlaw.simulation.verbs import simulate
-from attnlaw.simulation.workers import repeats
+from attnlaw.simulation.verbs import repeats, simulate
 
 __all__ = ["HeadSample", "sample_heads"]
 

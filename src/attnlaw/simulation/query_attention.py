@@ -11,8 +11,7 @@ from attnlaw._machine import require_memory
 from attnlaw.models.attention import QueryAttention
 from attnlaw.results import Alignment
 from attnlaw.simulation.pooled import covariance, leading_eigenpairs
-from attnlaw.simulation.verbs import simulate
-from attnlaw.simulation.workers import Progress, run_trials
+from attnlaw.simulation.verbs import Progress, run_trials, simulate
 
 __all__ = ["sample_query_attention", "simulate_query_attention"]
 

@@ -39,9 +39,8 @@ from attnlaw.simulation.pooled import (
     sample_pooled,
     squared_overlap,
 )
-from attnlaw.simulation.verbs import simulate, simulate_spectrum
+from attnlaw.simulation.verbs import Progress, run_trials, simulate, simulate_spectrum
 from attnlaw.simulation.vocabulary import vocabulary_trial
-from attnlaw.simulation.workers import Progress, run_trials
 
 __all__ = ["simulate_alignment", "simulate_trial", "trial_memory"]
 
