@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 import attnlaw as al
 from attnlaw.simulation import attention as sim
-from attnlaw.simulation import attention_matrix, softmax
+from attnlaw.simulation import attention_matrix
 
 
 def head(n=60, d=20, beta=1.0, **more):
@@ -134,7 +134,7 @@ def test_causal_attention_is_centred_by_its_own_mean():
 
 def test_inputs_have_the_spectrum_asked_for():
     model = head(50, 10, 1.0, input_spectrum=[0.0, 1.0, 2.0])
-    X = softmax.sample_inputs(model, np.random.default_rng(0))
+    X = sim.sample_inputs(model, np.random.default_rng(0))
     found = np.linalg.eigvalsh(X @ X.T)
     assert_allclose(found.mean(), 1, rtol=0.02)
     assert_allclose(np.unique(found.round(9)), [0, 1, 2], atol=1e-8)
@@ -152,10 +152,10 @@ def test_given_inputs_matter_through_their_gram_matrix_alone():
     assert_allclose(scores[0], scores[1], atol=1e-12)
     # a row of inputs twice is a row of attention twice
     twins = head(50, 10, inputs=np.repeat(X[:25], 2, axis=0))
-    A = softmax.sample_attention(twins, rng=0)
+    A = sim.sample_attention(twins, rng=0)
     assert_allclose(A[::2], A[1::2], rtol=1e-9)
     # unless positions tell them apart
-    A = softmax.sample_attention(
+    A = sim.sample_attention(
         head(50, 10, inputs=np.repeat(X[:25], 2, axis=0), rotary_base=1e4), rng=0
     )
     assert np.abs(A[::2] - A[1::2]).max() > 1e-3
@@ -168,8 +168,8 @@ def test_scores_over_given_inputs_have_the_covariance_of_their_gram_matrix():
     T = model.inputs @ model.inputs.T
     draws = []
     for _ in range(4000):
-        Q, K = softmax.sample_queries_and_keys(model, rng, model.inputs)
-        draws.append(softmax.attention_scores(Q, K))
+        Q, K = sim.sample_queries_and_keys(model, rng, model.inputs)
+        draws.append(sim.attention_scores(Q, K))
     S = np.array(draws)
 
     def z_score(seen, expected):
@@ -183,13 +183,13 @@ def test_scores_over_given_inputs_have_the_covariance_of_their_gram_matrix():
 
 def test_rotations_leave_norms_and_see_differences_of_positions():
     V = np.random.default_rng(4).standard_normal((30, 12))
-    R = softmax.rotate_by_position(V, 100.0)
+    R = sim.rotate_by_position(V, 100.0)
     assert_allclose(np.linalg.norm(R, axis=1), np.linalg.norm(V, axis=1), rtol=1e-12)
     same = np.tile(V[0], (30, 1))
-    S = softmax.attention_scores(same, np.tile(V[1], (30, 1)), 100.0)
+    S = sim.attention_scores(same, np.tile(V[1], (30, 1)), 100.0)
     assert_allclose(S[5:, 5:], S[:-5, :-5], atol=1e-12)  # Toeplitz
     # rotation invariant queries and keys lose nothing: the same scores in law
-    z = softmax.attention_scores(V, V, 100.0)
+    z = sim.attention_scores(V, V, 100.0)
     assert_allclose(np.diag(z), np.diag(V @ V.T) / 12**0.5, rtol=1e-12)
 
 
@@ -199,25 +199,25 @@ def test_rotations_leave_norms_and_see_differences_of_positions():
 )
 def test_patterns_limit_what_a_row_sees(more, seen_by_last):
     model = head(causal=True, **more)
-    A = softmax.sample_attention(model, rng=5)
+    A = sim.sample_attention(model, rng=5)
     assert_allclose(A.sum(axis=1), 1, rtol=1e-12)
     assert (A[np.triu_indices(60, 1)] == 0).all()
     assert np.sum(A[-1] > 1e-12) == seen_by_last
     warm = head(causal=True, beta=0.0, **more)
-    assert_allclose(softmax.sample_attention(warm, rng=5), model.mean_pattern(), atol=1e-12)
-    assert np.abs(softmax.centred_attention(warm, model.mean_pattern())).max() < 1e-12
+    assert_allclose(sim.sample_attention(warm, rng=5), model.mean_pattern(), atol=1e-12)
+    assert np.abs(sim.centred_attention(warm, model.mean_pattern())).max() < 1e-12
 
 
 def test_a_sink_scales_the_rows_of_the_other_tokens():
     rng = np.random.default_rng(6)
     scores = rng.standard_normal((40, 40))
     model = head(40, causal=True, sink=0.6)
-    A = softmax.sample_attention(model, scores=scores)
+    A = sim.sample_attention(model, scores=scores)
     others = head(39, causal=True)
-    alone = softmax.sample_attention(others, scores=scores[1:, 1:])
-    Y = softmax.centred_attention(model, A)
+    alone = sim.sample_attention(others, scores=scores[1:, 1:])
+    Y = sim.centred_attention(model, A)
     assert_allclose(A[1:, 1:], (1 - A[1:, :1]) * alone, rtol=1e-12)
-    expected = (1 - A[1:, :1]) * softmax.centred_attention(others, alone)
+    expected = (1 - A[1:, :1]) * sim.centred_attention(others, alone)
     assert_allclose(Y[1:, 1:], expected, atol=1e-13)
     assert (Y[:, 0] == 0).all()
 

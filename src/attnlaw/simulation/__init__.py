@@ -5,8 +5,8 @@ eigenpairs. `signs` draws signs with a given correlation, `verbs` holds the ques
 trials on one process or several.
 
 One module for each model: `pooled` and `trials` (`vocabulary`, for tokens that differ), `classes`,
-`mixtures`, `multi_head`, `query_attention`, `attention` and `softmax` (a single head). `accuracy`
-fits classifiers to pooled sequences; `learning` holds weights that come out of data.
+`mixtures`, `multi_head`, `query_attention` and `attention`. `accuracy` fits classifiers to pooled
+sequences; `learning` holds weights that come out of data.
 
 `simulate` and `simulate_alignment` at larger sizes use the engine of `_matrix_free`, which forms
 neither table nor covariance; its docstring is a map of it.
@@ -15,7 +15,15 @@ neither table nor covariance; its docstring is a map of it.
 from attnlaw._dispatch import import_answers
 from attnlaw.simulation._matrix_free.plan import prefer_compiled
 from attnlaw.simulation.accuracy import ridge_coefficients
-from attnlaw.simulation.attention import squared_singular_values
+from attnlaw.simulation.attention import (
+    attention_matrix,
+    attention_scores,
+    centred_attention,
+    rotate_by_position,
+    sample_attention,
+    sample_queries_and_keys,
+    squared_singular_values,
+)
 from attnlaw.simulation.classes import sample_classes
 from attnlaw.simulation.learning import LearnedWeights, learn_weights, simulate_causal_weights
 from attnlaw.simulation.pooled import (
@@ -26,14 +34,6 @@ from attnlaw.simulation.pooled import (
     sample_tokens,
 )
 from attnlaw.simulation.signs import attainable_correlation, sample_signs
-from attnlaw.simulation.softmax import (
-    attention_matrix,
-    attention_scores,
-    centred_attention,
-    rotate_by_position,
-    sample_attention,
-    sample_queries_and_keys,
-)
 from attnlaw.simulation.trials import simulate_alignment
 from attnlaw.simulation.verbs import simulate, simulate_accuracy, simulate_spectrum
 

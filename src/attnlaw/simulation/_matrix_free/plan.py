@@ -210,6 +210,6 @@ def matrix_free_memory(
     return int(tokens + 4 * V * products)
 
 
-def check_memory(needed: float, dimension: int, argument: str = "dimension") -> None:
+def check_memory(needed: float, dimension: int) -> None:
     """Raise when a simulation at this dimension would not fit in memory."""
-    require_memory(needed, argument, dimension, "matrices")
+    require_memory(needed, "dimension", dimension, "matrices")
