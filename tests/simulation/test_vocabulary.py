@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import ks_2samp
 
 import attnlaw as al
-from attnlaw.simulation._matrix_free.vocabulary_noise import VocabularyNoise
+from attnlaw.simulation._matrix_free.noise import FrequentTokens, VocabularyNoise
 from attnlaw.simulation.pooled import sample_frequent_tokens
 from attnlaw.simulation.vocabulary import n_candidates, split_vocabulary
 
@@ -48,8 +48,6 @@ def test_products_are_those_of_the_matrices_they_stand_for():
     here, rng = model(), np.random.default_rng(3)
     noise = VocabularyNoise(here, WORDS, 30, rng, np.float64)
     again = np.random.default_rng(3)
-    from attnlaw.simulation._matrix_free.vocabulary_noise import FrequentTokens
-
     tokens = FrequentTokens(here, WORDS, 60, again).take(60)
     M = np.zeros((60, 120))
     for i, row in enumerate(tokens):
@@ -89,7 +87,7 @@ def test_candidates_are_many_only_where_tokens_stand_out():
 
 @pytest.mark.parametrize("changes", [{"sampling": "gaussian"}, {"centred": False}])
 def test_what_has_no_matrix_free_way_is_refused(changes):
-    with pytest.raises(ValueError, match="method must be 'reference'"):
+    with pytest.raises(ValueError, match=r"model must be of centred tokens .*'reference'"):
         al.simulate(model(**changes), 30, method="matrix-free")
 
 

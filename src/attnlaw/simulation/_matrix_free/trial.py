@@ -14,19 +14,21 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from attnlaw._checks import Floats
-from attnlaw.models import PooledSequences
+from attnlaw._checks import Floats, invalid_argument
+from attnlaw.models import PooledSequences, Vocabulary
 from attnlaw.models.vocabulary import tokens_alike
 from attnlaw.results import Spike, exceeds_edge
 from attnlaw.simulation._matrix_free import plan
 from attnlaw.simulation._matrix_free.krylov import KrylovRun, ProductRun, find_spikes
 from attnlaw.simulation._matrix_free.lazy_gaussian import LazyGaussian, StreamedGaussian, fitted
 from attnlaw.simulation._matrix_free.noise import (
+    SAMPLE,
     FreshNoise,
     GaussianNoise,
     Noise,
     TokenMatrix,
     TokenNoise,
+    VocabularyNoise,
     sample_and_population,
 )
 from attnlaw.simulation._matrix_free.secular import Eigenpairs
@@ -139,17 +141,18 @@ def matrix_free_trial(
     that block Lanczos needs, for the covariances of the sample, of its bulk and of the
     population together, from one and the same table. The joint law of all fields is that of
     the direct simulation; it uses different random draws.
-    """
-    if model.tokens_differ:
-        from attnlaw.simulation._matrix_free.vocabulary_noise import vocabulary_matrix_free_trial
 
-        return vocabulary_matrix_free_trial(
-            model, dimension, rng, dtype=dtype, tolerance=tolerance
-        )
+    Where tokens differ, the most aligned with the signal of the `n_candidates` leading eigenpairs
+    is taken. Where some stand out these crowd at the edge of the bulk, and Lanczos takes more
+    steps.
+    """
     norms, V = sweep_norms(model), model.sizes(dimension).n_vocab
-    weights = model.weights[None]
+    weights, words = model.weights[None], _differing_tokens(model)
     noise: Noise
-    if V == 0:
+    if words is not None:
+        noise = VocabularyNoise(model, words, dimension, rng, dtype)
+        names = ["sample", "population", "bulk"]
+    elif V == 0:
         noise, names = FreshNoise(model, dimension, rng, weights), ["sample"]
     elif model.sampling == "gaussian":
         noise = GaussianNoise(model, dimension, rng, weights, with_population=True)
@@ -162,8 +165,11 @@ def matrix_free_trial(
 
     run, spikes = begin_run(noise, dimension, rng, with_spikes=has_two_spikes)
     tolerance = 0.0025 / dimension if tolerance is None else tolerance
-    found = find_spikes(run, norms, tolerance=tolerance, n_pairs=1 + has_two_spikes)
+    n_pairs = 1 + has_two_spikes if words is None else n_candidates(words, dimension)
+    found = find_spikes(run, norms, tolerance=tolerance, n_pairs=n_pairs)
     pairs = dict(zip(names, found, strict=True))
+    if words is not None:
+        pairs |= {name: most_aligned(pairs[name]) for name in ("sample", "population")}
     if V == 0:
         other = _random_direction(pairs["sample"].vectors.shape[-1], dimension, rng)
         pairs["population"] = isotropic_population(model, norms, other)
@@ -184,8 +190,8 @@ def alignment_trial(
     run, spikes = _begin_alignment(model, dimension, weights, rng, compiled)
     tolerance = 0.01 / np.sqrt(dimension) if tolerance is None else tolerance
     n_pairs = 1 if spikes is None else 2
-    if model.vocabulary is not None and model.tokens_differ:
-        n_pairs = n_candidates(model.vocabulary, dimension)
+    if (words := _differing_tokens(model)) is not None:
+        n_pairs = n_candidates(words, dimension)
     found = find_spikes(run, norms, tolerance=tolerance, n_pairs=n_pairs)
     if spikes is not None:
         found = [assign_spikes(pairs, spikes, norms) for pairs in found]
@@ -207,10 +213,10 @@ def _begin_alignment(
     """Begin the Krylov spaces of all weights; also the table's spikes, where there are two."""
     if model.sizes(dimension).n_vocab == 0:
         return begin_run(FreshNoise(model, dimension, rng, weights), dimension, rng)
-    if model.tokens_differ:
-        from attnlaw.simulation._matrix_free.vocabulary_noise import begin_vocabulary
-
-        return begin_vocabulary(model, dimension, weights, rng), None
+    if (words := _differing_tokens(model)) is not None:
+        kinds = [SAMPLE] * len(weights)
+        drawn = VocabularyNoise(model, words, dimension, rng, kinds=kinds, weights=weights)
+        return begin_run(drawn, dimension, rng)
     if model.sampling == "token":
         matrices = [TokenMatrix(weights=i) for i in range(len(weights))]
         noise = TokenNoise(model, dimension, rng, weights, matrices, compiled=compiled)
@@ -282,6 +288,17 @@ def product_run(noise: Noise, table: LazyGaussian, spikes: Floats | None) -> Pro
         further[:, : spikes.shape[1]] = spikes.T
         columns = np.concatenate([columns, further], axis=2)
     return ProductRun(columns, noise.gains, products)
+
+
+def _differing_tokens(model: PooledSequences) -> Vocabulary | None:
+    """Return the vocabulary of tokens that differ, of a model for which the engine can draw it."""
+    if not model.tokens_differ:
+        return None
+    if model.sampling != "token" or not model.centred:
+        given = f"sampling={model.sampling!r}, centred={model.centred}"
+        condition = "of centred tokens to be drawn without a table (method='reference' draws any)"
+        raise invalid_argument("model", condition, given)
+    return model.vocabulary
 
 
 def sweep_norms(model: PooledSequences) -> Floats:
