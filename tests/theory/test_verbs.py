@@ -8,8 +8,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 import attnlaw as al
-from attnlaw._dispatch import answers
 from attnlaw.models import Model
+from attnlaw.models.base import answers
 
 R = al.prefix_correlation(20, prefix=5)
 COMMON = {"vocab_ratio": 0.3, "sample_ratio": 0.4}

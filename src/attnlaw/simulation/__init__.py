@@ -12,7 +12,7 @@ sequences; `learning` holds weights that come out of data.
 neither table nor covariance; its docstring is a map of it.
 """
 
-from attnlaw._dispatch import import_answers
+from attnlaw.models.base import import_answers
 from attnlaw.simulation._matrix_free.plan import prefer_compiled
 from attnlaw.simulation.accuracy import ridge_coefficients
 from attnlaw.simulation.attention import (

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgWarning, solve
 
 from attnlaw._checks import Floats, Random, choice, count, invalid_argument, scalar
-from attnlaw._dispatch import answers
 from attnlaw.models import PooledClasses, PooledSequences
+from attnlaw.models.base import answers
 from attnlaw.models.vocabulary import tokens_alike
 from attnlaw.results import Accuracy, ClassAccuracy
 from attnlaw.simulation._matrix_free.plan import check_memory, reference_memory

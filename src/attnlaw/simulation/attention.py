@@ -14,9 +14,9 @@ from math import ceil, factorial, log
 import numpy as np
 
 from attnlaw._checks import Floats, Random, choice, count, invalid_argument, random_generator
-from attnlaw._dispatch import answers
 from attnlaw._machine import require_memory
 from attnlaw.models import SelfAttention
+from attnlaw.models.base import answers
 from attnlaw.results import AttentionSpectrum
 from attnlaw.simulation.verbs import Progress, run_trials, simulate, simulate_spectrum, stacked
 

@@ -6,9 +6,9 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from attnlaw._checks import Floats, Random, invalid_argument
-from attnlaw._dispatch import answers
 from attnlaw._machine import require_memory
 from attnlaw.models.attention import QueryAttention
+from attnlaw.models.base import answers
 from attnlaw.results import Alignment
 from attnlaw.simulation.pooled import covariance, leading_eigenpairs
 from attnlaw.simulation.verbs import Progress, run_trials, simulate

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlaw._checks import Floats, Random, choice, count, invalid_argument, real_array, scalar
-from attnlaw._dispatch import answers
 from attnlaw.models import PooledSequences
+from attnlaw.models.base import answers
 from attnlaw.results import Alignment, Spike, exceeds_edge
 from attnlaw.simulation._matrix_free.plan import (
     check_memory,

@@ -13,10 +13,9 @@ from typing import Any, TypedDict, TypeVar, Unpack, get_type_hints, overload
 import numpy as np
 
 from attnlaw._checks import Floats, Random, count, random_generator
-from attnlaw._dispatch import answers, no_answer, verb
 from attnlaw._machine import one_blas_thread, require_memory
 from attnlaw.models import PooledClasses, PooledSequences
-from attnlaw.models.base import Answer, Model
+from attnlaw.models.base import Answer, Model, answers, no_answer, verb
 from attnlaw.results import Accuracy, ClassAccuracy
 
 __all__ = [

@@ -5,7 +5,7 @@
 `class_accuracy` predict classification.
 """
 
-from attnlaw._dispatch import import_answers
+from attnlaw.models.base import import_answers
 from attnlaw.theory.attention import (
     KeyNormOutlier,
     key_norm_outlier,

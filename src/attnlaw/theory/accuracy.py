@@ -8,9 +8,9 @@ from numpy.typing import ArrayLike
 from scipy.special import binom, ndtr
 
 from attnlaw._checks import Floats, choice, invalid_argument, real, scalar_or_array
-from attnlaw._dispatch import answers
 from attnlaw.laws.outliers import TINY, white_edge_parameter, white_overlap
 from attnlaw.models import PooledSequences
+from attnlaw.models.base import answers
 from attnlaw.results import Accuracy
 from attnlaw.theory.pooled import spike_parameter
 from attnlaw.theory.token_accuracy import (

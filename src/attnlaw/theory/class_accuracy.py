@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from attnlaw._checks import Floats, choice, invalid_argument, scalar_or_array
-from attnlaw._dispatch import answers
 from attnlaw.laws.outliers import TINY
 from attnlaw.models import PooledClasses
+from attnlaw.models.base import answers
 from attnlaw.models.vocabulary import tokens_alike
 from attnlaw.results import ClassAccuracy
 from attnlaw.theory.accuracy import checked_ridge

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlaw._checks import Floats, scalar_or_array
-from attnlaw._dispatch import answers
 from attnlaw.laws import Discrete, Law, MarchenkoPastur
 from attnlaw.laws.outliers import TINY, Poles, falling_root
 from attnlaw.models import PooledClasses
+from attnlaw.models.base import answers
 from attnlaw.results import ClassSpikes, Plan, Thresholds
 from attnlaw.theory.planning import search_plan
 from attnlaw.theory.verbs import law, plan, predict, thresholds, warn_if_far_from_limit

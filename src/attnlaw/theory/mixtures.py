@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlaw._checks import Floats, Real, scalar_or_array
-from attnlaw._dispatch import answers
 from attnlaw.laws import Law, MarchenkoPastur
 from attnlaw.laws.outliers import (
     TINY,
@@ -19,6 +18,7 @@ from attnlaw.laws.outliers import (
     white_population_overlap,
 )
 from attnlaw.models import SequenceMixture
+from attnlaw.models.base import answers
 from attnlaw.results import Plan, Spike, Thresholds
 from attnlaw.theory.planning import search_plan, wanted_overlap
 from attnlaw.theory.pooled import ceiling, norm_ceiling, spike_parameter

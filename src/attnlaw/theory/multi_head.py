@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._checks import Floats, invalid_argument, real_array, scalar_or_array
-from attnlaw._dispatch import answers
 from attnlaw.correlations import check_correlation
 from attnlaw.laws.outliers import TINY, OutlierCurve, falling_root
 from attnlaw.models import MultiHeadPooling
+from attnlaw.models.base import answers
 from attnlaw.results import Plan, Spikes, Thresholds
 from attnlaw.theory.planning import search_plan
 from attnlaw.theory.pooled import ceiling, norm_ceiling

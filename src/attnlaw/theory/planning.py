@@ -21,7 +21,6 @@ from attnlaw._checks import (
     real,
     scalar_or_array,
 )
-from attnlaw._dispatch import answers
 from attnlaw.laws.outliers import (
     TINY,
     white_edge_parameter,
@@ -29,6 +28,7 @@ from attnlaw.laws.outliers import (
     white_population_overlap,
 )
 from attnlaw.models import PooledModel, PooledSequences
+from attnlaw.models.base import answers
 from attnlaw.results import Plan, Spike
 from attnlaw.theory.pooled import ceiling, spike_parameter
 from attnlaw.theory.token_spikes import sign_change

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlaw._checks import LARGEST, Floats, Real, choice, invalid_argument, real, scalar_or_array
-from attnlaw._dispatch import answers
 from attnlaw.laws import Law, MarchenkoPastur
 from attnlaw.laws.outliers import (
     TINY,
@@ -24,6 +23,7 @@ from attnlaw.laws.outliers import (
     white_population_overlap,
 )
 from attnlaw.models import MultiHeadPooling, PooledSequences, SequenceMixture
+from attnlaw.models.base import answers
 from attnlaw.results import Spike, Thresholds
 from attnlaw.theory.verbs import law, predict, thresholds, warn_if_far_from_limit
 from attnlaw.theory.vocabulary import (

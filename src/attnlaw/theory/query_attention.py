@@ -22,8 +22,8 @@ from attnlaw._checks import (
     scalar_or_array,
     warn_regime,
 )
-from attnlaw._dispatch import answers
 from attnlaw.models.attention import LEAST_SHARE, QueryAttention
+from attnlaw.models.base import answers
 from attnlaw.results import Alignment
 from attnlaw.theory.token_noise import NoiseScales, noise_scales, reduced_sums
 from attnlaw.theory.token_spikes import VocabularySpikes

@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlaw._checks import scalar_or_array, warn_regime
-from attnlaw._dispatch import answers, no_answer, verb
 from attnlaw.laws import Law
 from attnlaw.models import PooledClasses, PooledModel, PooledSequences, SequenceMixture
-from attnlaw.models.base import Answer, Model
+from attnlaw.models.base import Answer, Model, answers, no_answer, verb
 from attnlaw.models.vocabulary import TokenModel
 from attnlaw.results import Accuracy, ClassAccuracy, Plan, Thresholds, Validity
 from attnlaw.theory.token_noise import mixed_scales

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from attnlaw._checks import choice, invalid_argument, warn_regime
-from attnlaw._dispatch import answers
 from attnlaw.laws import (
     AttentionBulk,
     CausalLaw,
@@ -20,6 +19,7 @@ from attnlaw.laws import (
     ProfileLaw,
 )
 from attnlaw.models import SelfAttention
+from attnlaw.models.base import answers
 from attnlaw.theory.attention.causal import causal_head
 from attnlaw.theory.attention.cavity import cavity_law
 from attnlaw.theory.attention.kernel import norm_rule

@@ -16,9 +16,9 @@ from itertools import pairwise
 import numpy as np
 
 from attnlaw._checks import Floats, choice, invalid_argument
-from attnlaw._dispatch import answers
 from attnlaw.laws import CausalLaw, CavityLaw, Law, MixtureLaw, ProfileLaw, profile_resolvents
 from attnlaw.models import SelfAttention
+from attnlaw.models.base import answers
 from attnlaw.results import AttentionSpectrum
 from attnlaw.theory.attention.causal import causal_energies
 from attnlaw.theory.attention.law import law_of_attention, score_energy, small_scale
