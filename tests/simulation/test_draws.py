@@ -4,7 +4,7 @@ from scipy.stats import chi2, kstest, norm
 
 pytest.importorskip("numba")
 
-from attnlaw.simulation._matrix_free.compiled.draws import (
+from attnlaw.simulation._matrix_free.compiled.kernels import (
     chi,
     fill_normal,
     fill_sign_tokens,
@@ -20,7 +20,7 @@ def state():
 
 def test_xoshiro_gives_its_published_numbers():
     # xoshiro256++ from the state (1, 2, 3, 4): the first words of the authors' C code.
-    from attnlaw.simulation._matrix_free.compiled.draws import _next
+    from attnlaw.simulation._matrix_free.compiled.kernels import _next
 
     words, state = [], [np.uint64(k) for k in (1, 2, 3, 4)]
     for _ in range(3):

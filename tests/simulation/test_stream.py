@@ -48,21 +48,21 @@ def test_normals_and_lengths_have_their_laws():
 @needs_numba
 @pytest.mark.parametrize("seed", range(3))
 def test_numbers_are_those_of_compiled_loops(seed):
-    from attnlaw.simulation._matrix_free.compiled import draws
+    from attnlaw.simulation._matrix_free.compiled import kernels
 
     words, stream = seeded_state(np.random.default_rng(seed)), Stream(np.random.default_rng(seed))
     for n in (1, 3, 100_000, 17, 0, 20_000):
         expected = np.empty(n)
-        draws.fill_normal(words, expected)
+        kernels.fill_normal(words, expected)
         np.testing.assert_allclose(stream.normal(n), expected, rtol=1e-14)
     for freedom in (1, 2, 3, 1000):
-        np.testing.assert_allclose(stream.chi(freedom), draws.chi(words, freedom), rtol=1e-14)
+        np.testing.assert_allclose(stream.chi(freedom), kernels.chi(words, freedom), rtol=1e-14)
 
 
 @needs_numba
 @pytest.mark.parametrize("half", [50, 1_500_000_000])  # of the latter, a third is drawn again
 def test_tokens_are_those_of_compiled_loops(half):
-    from attnlaw.simulation._matrix_free.compiled.draws import CompiledStream
+    from attnlaw.simulation._matrix_free.compiled.kernels import CompiledStream
 
     members, polarity = np.array([0, 0, 1, 63]), np.array([1, -1, 1, 1], dtype=np.int8)
     signs = np.where(np.random.default_rng(1).random((300, 7)) < 0.5, 1, -1).astype(np.int8)

@@ -19,18 +19,14 @@ from numpy.typing import NDArray
 from attnlaw._checks import Floats
 from attnlaw.models import PooledSequences
 from attnlaw.simulation._matrix_free.compiled import lanczos
-from attnlaw.simulation._matrix_free.compiled.kernels import (
-    WIDTHS,
-    add_combinations,
-    dots,
-    n_threads,
-)
+from attnlaw.simulation._matrix_free.compiled.kernels import add_combinations, dots, n_threads
 from attnlaw.simulation._matrix_free.compiled.lazy_gaussian import (
     begin_query,
     empty_table,
     end_query,
     transpose_multiply,
 )
+from attnlaw.simulation._matrix_free.compiled.products import WIDTHS
 from attnlaw.simulation._matrix_free.gram import CompiledGram
 from attnlaw.simulation._matrix_free.krylov import grown, orthonormal_blocks
 from attnlaw.simulation._matrix_free.noise import TokenNoise, sample_gains

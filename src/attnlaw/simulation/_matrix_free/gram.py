@@ -90,7 +90,7 @@ class DrawnTokens:
         self._correlation, self._groups, self._rng = correlation, sign_groups(correlation), rng
         self._source: Source
         if compiled:
-            from attnlaw.simulation._matrix_free.compiled.draws import CompiledStream
+            from attnlaw.simulation._matrix_free.compiled.kernels import CompiledStream
 
             self._source = CompiledStream(rng)
         else:
@@ -235,10 +235,11 @@ class CompiledGram:
     """
 
     def __init__(self, tokens: TokenSource, n_vocab: int, weights: Vectors) -> None:
-        from attnlaw.simulation._matrix_free.compiled import kernels
+        from attnlaw.simulation._matrix_free.compiled import kernels, products
 
         used = np.flatnonzero(weights.any(axis=1))
-        self.n_samples, self.n_vocab, self._kernels = tokens.n_samples, n_vocab, kernels
+        self.n_samples, self.n_vocab = tokens.n_samples, n_vocab
+        self._products, self._n_threads = products, kernels.n_threads
         self.weights = np.ascontiguousarray(weights[used])
         self._count = self.weights.dtype.type(self.n_samples)  # so that quotients keep the dtype
         self.is_large = plan.is_large(self.n_samples, len(used))
@@ -264,7 +265,7 @@ class CompiledGram:
 
     def _split_product(self, weights: Vectors, scaled: Vectors, table: Vectors) -> Vectors:
         """Return the product of any number of columns, by the widths that the kernels know."""
-        n, widths = table.shape[1], self._kernels.WIDTHS
+        n, widths = table.shape[1], self._products.WIDTHS
         products = []
         for start in range(0, n, widths[-1]):
             part = [a[:, start : start + widths[-1]] for a in (weights, scaled, table)]
@@ -274,8 +275,8 @@ class CompiledGram:
         return np.concatenate(products, axis=1)[:, :n]
 
     def product(self, weights: Vectors, scaled: Vectors, table: Vectors, out: Vectors) -> Vectors:
-        """Write what `kernels.add_gram_product` adds into `out`, by threads where it is large."""
-        add = self._kernels.add_gram_product
+        """Write what `add_gram_product` adds into `out`, by threads where it is large."""
+        add = self._products.add_gram_product
         if self._tiled is not None:
             return self._tiled.product(weights, scaled, table, out)
         if not self.is_large:
@@ -288,13 +289,13 @@ class CompiledGram:
             add(tokens, weights, scaled, table, product)
             return product
 
-        with ThreadPoolExecutor(min(plan.PARTS, self._kernels.n_threads())) as pool:
+        with ThreadPoolExecutor(min(plan.PARTS, self._n_threads())) as pool:
             out[:] = sum(pool.map(part, np.array_split(self.tokens, plan.PARTS)))
         return out
 
 
 class TiledGram:
-    """MᵀM/N with its tokens in tiles, see `compiled.tiles`.
+    """MᵀM/N with its tokens in tiles, see `compiled.products`.
 
     Parameters
     ----------
@@ -307,10 +308,10 @@ class TiledGram:
     """
 
     def __init__(self, tokens: TokenSource, n_vocab: int, used: NDArray[np.int_]) -> None:
-        from attnlaw.simulation._matrix_free.compiled import tiles
+        from attnlaw.simulation._matrix_free.compiled import products
         from attnlaw.simulation._matrix_free.compiled.kernels import n_threads
 
-        self._tiles, self._n_threads, n = tiles, n_threads, tokens.n_samples
+        self._products, self._n_threads, n = products, n_threads, tokens.n_samples
         n_slabs = plan.PARTS * -(-n // (plan.PARTS * plan.SLAB))
         self._cuts = [n * k // n_slabs for k in range(n_slabs + 1)]
         self._slabs: list[Any] = []
@@ -318,11 +319,11 @@ class TiledGram:
         with ThreadPoolExecutor(at_once) as pool:
             for k in range(0, n_slabs, at_once):  # no more of them are held unsorted
                 taken = [tokens.take(height) for height in heights[k : k + at_once]]
-                self._slabs += pool.map(lambda x: tiles.sorted_slab(x, used, n_vocab), taken)
+                self._slabs += pool.map(lambda x: products.sorted_slab(x, used, n_vocab), taken)
         self._pooled = np.empty((0, 0))
 
     def product(self, weights: Vectors, scaled: Vectors, table: Vectors, out: Vectors) -> Vectors:
-        """Write what `kernels.add_gram_product` adds into `out`."""
+        """Write what `add_gram_product` adds into `out`."""
         shape, lanes = (self._cuts[-1], table.shape[1]), (0,) * table.shape[1]
         if self._pooled.shape != shape or self._pooled.dtype != table.dtype:
             self._pooled = np.empty(shape, dtype=table.dtype)
@@ -333,11 +334,11 @@ class TiledGram:
         strips = pairwise([n_strips * k // plan.PARTS for k in range(plan.PARTS + 1)])
 
         def pool_slab(slab: Any, pooled: Vectors) -> None:
-            self._tiles.pool_slab(slab, weights, table, pooled, lanes)
+            self._products.pool_slab(slab, weights, table, pooled, lanes)
 
         def add_strips(cut: tuple[int, int]) -> None:
             for slab, pooled in zip(self._slabs, parts, strict=True):
-                self._tiles.add_strips(slab, *cut, scaled, pooled, out, lanes)
+                self._products.add_strips(slab, *cut, scaled, pooled, out, lanes)
 
         out[:] = 0
         with ThreadPoolExecutor(min(plan.PARTS, self._n_threads())) as pool:

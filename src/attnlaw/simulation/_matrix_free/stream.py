@@ -1,4 +1,4 @@
-r"""The random numbers of `compiled.draws` without numba: the same numbers, drawn by NumPy.
+r"""The random numbers of `compiled.kernels` without numba: the same numbers, drawn by NumPy.
 
 A generator is sequential, NumPy fast on many numbers at once. But the state of xoshiro256++ is
 256 bits and its step linear in them over GF(2), so the state m steps ahead is a product with a
@@ -91,7 +91,7 @@ class Stream:
         return words
 
     def normal(self, n: int) -> Floats:
-        """Return n independent standard normal numbers, see `compiled.draws.fill_normal`."""
+        """Return n independent standard normal numbers, see `compiled.kernels.fill_normal`."""
         if n <= FEW:
             return np.array([self._one_normal() for _ in range(n)])
         parts = []
@@ -141,7 +141,7 @@ class Stream:
         return np.asarray(sign[at] * x[at])
 
     def chi(self, freedom: int) -> float:
-        """Return the length of a standard Gaussian vector, see `compiled.draws.chi`."""
+        """Return the length of a standard Gaussian vector, see `compiled.kernels.chi`."""
         delta = freedom / 2 - 1 / 3
         while True:
             x = float(self.normal(1)[0])

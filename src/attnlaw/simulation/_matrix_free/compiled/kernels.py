@@ -1,110 +1,38 @@
-"""Products with the sparse matrix of pooling weights, and linear algebra on a few long rows.
+"""The smallest compiled loops: random numbers, and linear algebra on a few long rows.
 
-A row of the weight matrix M has one entry for each position of a sequence, so a product is a
-sum of a few rows of a small table, rows as wide as there are vectors to multiply. Numba does not
-vectorise such a short inner loop; here it is written as LLVM vectors, which is about five times
-faster. Long rows are processed one tile at a time, which the first-level cache holds, and sums
-over tiles are accumulated in double precision.
+NumPy's generator draws a normal number in about ten nanoseconds, most of them spent in calls.
+Compiled into the loop that needs it, the same ziggurat on xoshiro256++ takes about three.
+
+Long rows are processed one tile at a time, which the first-level cache holds, and sums over tiles
+are accumulated in double precision.
 """
 
 from typing import Any
 
 import numba
 import numpy as np
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
+
+from attnlaw.simulation._matrix_free.stream import EDGES, HEIGHTS, TAIL, seeded_state
 
 __all__ = [
     "TILE",
-    "WIDTHS",
-    "VectorRows",
+    "CompiledStream",
     "add_combinations",
-    "add_gram_product",
+    "chi",
     "clear",
     "compiled",
     "dot",
     "dots",
+    "fill_normal",
+    "fill_sign_tokens",
+    "fill_tokens",
     "length",
     "n_threads",
     "project_out",
     "subtract",
 ]
 
-WIDTHS = (2, 4, 8, 16)  # vectors multiplied at once: powers of two, which fill the registers
 TILE = 1024  # entries of a long row
-
-
-class VectorRows:
-    """Rows of a contiguous array as LLVM vectors of a fixed width."""
-
-    def __init__(self, context: Any, builder: Any, kind: Any, array: Any, width: int) -> None:
-        self._data = context.make_array(kind)(context, builder, array).data
-        self._builder, self._width = builder, width
-        self._index = context.get_value_type(types.intp)
-        self.kind = ir.VectorType(context.get_data_type(kind.dtype), width)
-        self._align = kind.dtype.bitwidth // 8
-
-    def _pointer(self, row: Any) -> Any:
-        offset = self._builder.mul(row, ir.Constant(self._index, self._width))
-        place = self._builder.gep(self._data, [offset])
-        return self._builder.bitcast(place, self.kind.as_pointer())
-
-    def load(self, row: Any) -> Any:
-        """Load a row as one vector."""
-        return self._builder.load(self._pointer(row), align=self._align)
-
-    def store(self, row: Any, value: Any) -> None:
-        """Store one vector as a row."""
-        self._builder.store(value, self._pointer(row), align=self._align)
-
-
-def _token(context: Any, builder: Any, kind: Any, tokens: Any, sequence: Any) -> Any:
-    """Return the number of positions, and a function that loads the token at one of them."""
-    array = context.make_array(kind)(context, builder, tokens)
-    length = builder.extract_value(array.shape, 1)
-    start = builder.gep(array.data, [builder.mul(sequence, length)])
-    index = context.get_value_type(types.intp)
-    return length, lambda at: builder.zext(builder.load(builder.gep(start, [at])), index)
-
-
-@intrinsic(prefer_literal=True)
-def add_gram_row(typingctx, tokens, i, weights, scaled, table, out, width):
-    """Pool x = Σ_l weights[l] table[tokens[i, l]], then out[tokens[i, l]] += scaled[l] x."""
-    if not isinstance(width, types.IntegerLiteral):
-        return None
-    signature = types.void(tokens, i, weights, scaled, table, out, width)
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kinds, n = signature.args, width.literal_value
-        w, v, Z, W = (VectorRows(context, builder, kinds[j], args[j], n) for j in (2, 3, 4, 5))
-        length, token = _token(context, builder, kinds[0], args[0], args[1])
-        sums = [
-            cgutils.alloca_once_value(builder, ir.Constant(Z.kind, [0.0] * n)) for _ in range(4)
-        ]
-
-        def pool(at, total):  # four sums, so that an addition need not wait for the one before
-            term = builder.fmul(w.load(at), Z.load(token(at)), flags=["contract"])
-            builder.store(builder.fadd(builder.load(total), term, flags=["contract"]), total)
-
-        four = ir.Constant(length.type, 4)
-        quads = builder.udiv(length, four)
-        with cgutils.for_range(builder, quads) as loop:
-            for k, total in enumerate(sums):
-                at = builder.add(builder.mul(loop.index, four), ir.Constant(length.type, k))
-                pool(at, total)
-        rest = builder.mul(quads, four)
-        with cgutils.for_range(builder, builder.sub(length, rest)) as loop:
-            pool(builder.add(rest, loop.index), sums[0])
-        a, b, c, d = (builder.load(total) for total in sums)
-        pooled = builder.fadd(builder.fadd(a, b), builder.fadd(c, d))
-        with cgutils.for_range(builder, length) as loop:
-            row = token(loop.index)
-            term = builder.fmul(v.load(loop.index), pooled, flags=["contract"])
-            W.store(row, builder.fadd(W.load(row), term, flags=["contract"]))
-        return context.get_dummy_value()
-
-    return signature, codegen
 
 
 def compiled(function: Any = None, **options: Any) -> Any:
@@ -118,41 +46,160 @@ def compiled(function: Any = None, **options: Any) -> Any:
         return numba.njit(**options)(function)
 
 
-@compiled
-def add_gram_product(tokens, weights, scaled, table, out):
-    """Add Mᵀ D M Z to `out`, column by column, with its own M for each column.
-
-    Parameters
-    ----------
-    tokens : array of unsigned int, shape (N, length)
-        Row of the table at every position.
-    weights : array of shape (length, width)
-        Weight of every position, one column of weights for each column of the table.
-    scaled : array of shape (length, width)
-        The same times the entry of D (usually 1/N).
-    table : array of shape (V, width)
-        Z; `width` is one of WIDTHS.
-    out : array of shape (V, width)
-        What is added to.
-    """
-    width = table.shape[1]
-    if width == 2:
-        for i in range(len(tokens)):
-            add_gram_row(tokens, i, weights, scaled, table, out, 2)
-    elif width == 4:
-        for i in range(len(tokens)):
-            add_gram_row(tokens, i, weights, scaled, table, out, 4)
-    elif width == 8:
-        for i in range(len(tokens)):
-            add_gram_row(tokens, i, weights, scaled, table, out, 8)
-    else:
-        for i in range(len(tokens)):
-            add_gram_row(tokens, i, weights, scaled, table, out, 16)
-
-
 def n_threads() -> int:
     """Return how many threads a product may take (NUMBA_NUM_THREADS, by default all cores)."""
     return int(numba.get_num_threads())
+
+
+class CompiledStream:
+    """Tokens as `stream.Stream` draws them, in compiled loops."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._words = seeded_state(rng)
+
+    def tokens(self, signs, half, kind):
+        """Draw a token for every sign, see `Stream.tokens`."""
+        out = np.empty(signs.shape, dtype=kind)
+        fill_tokens(self._words, signs, half, out)
+        return out
+
+    def sign_tokens(self, n, members, polarity, half, kind):
+        """Draw n sequences with independent or shared signs, see `Stream.sign_tokens`."""
+        out = np.empty((n, len(members)), dtype=kind)
+        fill_sign_tokens(self._words, members, polarity, half, out)
+        return out
+
+
+@compiled(inline="always")
+def _next(s0, s1, s2, s3):
+    """Return 64 random bits and the next state: xoshiro256++ of Blackman & Vigna (2021)."""
+    total = s0 + s3
+    word = ((total << np.uint64(23)) | (total >> np.uint64(41))) + s0
+    t = s1 << np.uint64(17)
+    s2 ^= s0
+    s3 ^= s1
+    s1 ^= s2
+    s0 ^= s3
+    s2 ^= t
+    s3 = (s3 << np.uint64(45)) | (s3 >> np.uint64(19))
+    return word, s0, s1, s2, s3
+
+
+@compiled
+def _uniform(state):
+    """Return a uniform number in (0, 1)."""
+    word, s0, s1, s2, s3 = _next(state[0], state[1], state[2], state[3])
+    state[0], state[1], state[2], state[3] = s0, s1, s2, s3
+    return (np.float64(word >> np.uint64(11)) + 0.5) * 2.0**-53
+
+
+@compiled
+def _outside(state, i, x):
+    """Return a number from layer i where x is not safely inside it; negative: try again."""
+    if i == 0:  # the tail, by Marsaglia's exact method
+        while True:
+            x = -np.log(_uniform(state)) / TAIL
+            if -2 * np.log(_uniform(state)) > x * x:
+                return x + TAIL
+    height = HEIGHTS[i] + _uniform(state) * (HEIGHTS[i + 1] - HEIGHTS[i])
+    return x if height < np.exp(-x * x / 2) else -1.0
+
+
+@compiled
+def fill_normal(state, out):
+    """Fill an array with independent standard normal numbers."""
+    flat = out.reshape(-1)
+    s0, s1, s2, s3 = state[0], state[1], state[2], state[3]
+    k = 0
+    while k < len(flat):
+        word, s0, s1, s2, s3 = _next(s0, s1, s2, s3)
+        i = word & np.uint64(255)
+        x = np.float64(np.int64(word >> np.uint64(11))) * 2.0**-53 * EDGES[i]
+        if x >= EDGES[i + np.uint64(1)]:  # about one in a hundred
+            state[0], state[1], state[2], state[3] = s0, s1, s2, s3
+            x = _outside(state, np.intp(i), x)
+            s0, s1, s2, s3 = state[0], state[1], state[2], state[3]
+            if x < 0:
+                continue
+        flat[k] = x * np.float64(np.int64((word >> np.uint64(7)) & np.uint64(2)) - 1)  # ±x
+        k += 1
+    state[0], state[1], state[2], state[3] = s0, s1, s2, s3
+
+
+@compiled
+def chi(state, freedom):
+    """Return the length of a standard Gaussian vector in `freedom` ≥ 1 dimensions.
+
+    Notes
+    -----
+    By Marsaglia & Tsang (2000): with δ = freedom/2 − 1/3 and a normal x, 2 δ (1 + x/√(9δ))³ is
+    χ²-distributed after a rejection that seldom happens. One dimension is |x| itself.
+    """
+    x = np.empty(1)
+    delta = freedom / 2 - 1 / 3
+    while True:
+        fill_normal(state, x)
+        if freedom == 1:
+            return abs(x[0])
+        v = (1 + x[0] / np.sqrt(9 * delta)) ** 3
+        if v > 0 and np.log(_uniform(state)) < x[0] ** 2 / 2 + delta * (1 - v + np.log(v)):
+            return np.sqrt(2 * delta * v)
+
+
+@compiled(inline="always")
+def _below(n, unfair, s0, s1, s2, s3):
+    """Return a uniform whole number below n < 2³² and the next state (Lemire 2019).
+
+    `unfair` is 2³² mod n: so many of the 2³² words would favour some numbers and are drawn again.
+    """
+    while True:
+        word, s0, s1, s2, s3 = _next(s0, s1, s2, s3)
+        product = (word >> np.uint64(32)) * n
+        if product & np.uint64(0xFFFFFFFF) >= unfair:
+            return product >> np.uint64(32), s0, s1, s2, s3
+
+
+@compiled
+def fill_tokens(state, signs, half, out):
+    """Draw a token for every sign: among the first `half` for +1, among the second for −1."""
+    s0, s1, s2, s3 = state[0], state[1], state[2], state[3]
+    n = np.uint64(half)
+    unfair = np.uint64(2**32) % n
+    for i in range(signs.shape[0]):
+        for j in range(signs.shape[1]):
+            token, s0, s1, s2, s3 = _below(n, unfair, s0, s1, s2, s3)
+            out[i, j] = token + (n if signs[i, j] < 0 else np.uint64(0))
+    state[0], state[1], state[2], state[3] = s0, s1, s2, s3
+
+
+@compiled
+def fill_sign_tokens(state, members, polarity, half, out):
+    """Draw tokens whose signs are independent Rademacher signs, some shared by several positions.
+
+    Parameters
+    ----------
+    state : array of four unsigned words
+        Of the generator.
+    members : array of int, shape (length,)
+        The sign, at most the 64th, of each position.
+    polarity : array of ±1, shape (length,)
+        Whether the position has that sign or the opposite one.
+    half : int
+        Tokens in each class.
+    out : array of unsigned int, shape (N, length)
+        The tokens.
+    """
+    s0, s1, s2, s3 = state[0], state[1], state[2], state[3]
+    n, one = np.uint64(half), np.uint64(1)
+    unfair = np.uint64(2**32) % n
+    turned = (polarity > 0).astype(np.uint64)
+    for i in range(out.shape[0]):
+        signs, s0, s1, s2, s3 = _next(s0, s1, s2, s3)
+        for j in range(out.shape[1]):
+            is_negative = ((signs >> np.uint64(members[j])) & one) ^ turned[j]
+            token, s0, s1, s2, s3 = _below(n, unfair, s0, s1, s2, s3)
+            out[i, j] = token + is_negative * n
+    state[0], state[1], state[2], state[3] = s0, s1, s2, s3
 
 
 @compiled(fastmath=True)

@@ -13,13 +13,13 @@ from attnlaw._checks import Floats
 from attnlaw.simulation._matrix_free.compiled.kernels import (
     TILE,
     add_combinations,
-    add_gram_product,
     clear,
     compiled,
     dot,
     subtract,
 )
 from attnlaw.simulation._matrix_free.compiled.lazy_gaussian import transpose_multiply
+from attnlaw.simulation._matrix_free.compiled.products import add_gram_product
 from attnlaw.simulation._matrix_free.krylov import DOUBTFUL, GENUINE
 
 __all__ = [

@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw._checks import Floats
-from attnlaw.simulation._matrix_free.compiled.draws import chi, fill_normal
 from attnlaw.simulation._matrix_free.compiled.kernels import (
     add_combinations,
+    chi,
     compiled,
     dot,
     dots,
+    fill_normal,
     length,
     project_out,
     subtract,
@@ -47,7 +48,7 @@ class LazyTable(NamedTuple):
     queried: Vectors  # P: (room, V), orthonormal rows
     images: Vectors  # G: (room, V), of the directions known and not forgotten
     obliqueness: Floats  # (2,): inner products in the last two blocks of P, over eps
-    words: NDArray[np.uint64]  # (4,): state of the generator, see `draws`
+    words: NDArray[np.uint64]  # (4,): state of the generator, see `kernels`
     n_columns: int  # dimension of the columns' side
     is_chain: bool  # only the newest images are kept, see `LazyGaussian`
 

@@ -1,24 +1,136 @@
-"""Products with the matrix of pooling weights when no cache holds the table.
+"""Products with the sparse matrix of pooling weights.
+
+A row of the weight matrix M has one entry for each position of a sequence, so a product is a
+sum of a few rows of a small table, rows as wide as there are vectors to multiply. Numba does not
+vectorise such a short inner loop; here it is written as LLVM vectors, which is about five times
+faster.
 
 A product pools N sequences, each a sum over rows of a table of V tokens, and adds what it pooled
 back to those rows. Sequence by sequence, a table of a million tokens is accessed at random, and
-the processor waits for memory at every token. Here the positions are sorted once: a slab of
-sequences is processed strip by strip of the vocabulary, each small enough for the second-level
-cache, and within a tile (slab and strip) in the order of the sequences, which is prefetched.
+the processor waits for memory at every token. Where no cache holds the table the positions are
+sorted once: a slab of sequences is processed strip by strip of the vocabulary, each small enough
+for the second-level cache, and within a tile (slab and strip) in the order of the sequences, which
+is prefetched.
 """
 
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.core import types
+from llvmlite import ir
+from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from attnlaw.simulation._matrix_free.compiled.kernels import VectorRows, compiled
+from attnlaw.simulation._matrix_free.compiled.kernels import compiled
 
-__all__ = ["Slab", "add_strips", "pool_slab", "sorted_slab"]
+__all__ = ["WIDTHS", "Slab", "add_gram_product", "add_strips", "pool_slab", "sorted_slab"]
 
+WIDTHS = (2, 4, 8, 16)  # vectors multiplied at once: powers of two, which fill the registers
 STRIP_BITS = 14  # a strip has 2¹⁴ tokens: 128 KiB for two vectors in single precision
+
+
+class VectorRows:
+    """Rows of a contiguous array as LLVM vectors of a fixed width."""
+
+    def __init__(self, context: Any, builder: Any, kind: Any, array: Any, width: int) -> None:
+        self._data = context.make_array(kind)(context, builder, array).data
+        self._builder, self._width = builder, width
+        self._index = context.get_value_type(types.intp)
+        self.kind = ir.VectorType(context.get_data_type(kind.dtype), width)
+        self._align = kind.dtype.bitwidth // 8
+
+    def _pointer(self, row: Any) -> Any:
+        offset = self._builder.mul(row, ir.Constant(self._index, self._width))
+        place = self._builder.gep(self._data, [offset])
+        return self._builder.bitcast(place, self.kind.as_pointer())
+
+    def load(self, row: Any) -> Any:
+        """Load a row as one vector."""
+        return self._builder.load(self._pointer(row), align=self._align)
+
+    def store(self, row: Any, value: Any) -> None:
+        """Store one vector as a row."""
+        self._builder.store(value, self._pointer(row), align=self._align)
+
+
+def _token(context: Any, builder: Any, kind: Any, tokens: Any, sequence: Any) -> Any:
+    """Return the number of positions, and a function that loads the token at one of them."""
+    array = context.make_array(kind)(context, builder, tokens)
+    length = builder.extract_value(array.shape, 1)
+    start = builder.gep(array.data, [builder.mul(sequence, length)])
+    index = context.get_value_type(types.intp)
+    return length, lambda at: builder.zext(builder.load(builder.gep(start, [at])), index)
+
+
+@intrinsic(prefer_literal=True)
+def add_gram_row(typingctx, tokens, i, weights, scaled, table, out, width):
+    """Pool x = Σ_l weights[l] table[tokens[i, l]], then out[tokens[i, l]] += scaled[l] x."""
+    if not isinstance(width, types.IntegerLiteral):
+        return None
+    signature = types.void(tokens, i, weights, scaled, table, out, width)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kinds, n = signature.args, width.literal_value
+        w, v, Z, W = (VectorRows(context, builder, kinds[j], args[j], n) for j in (2, 3, 4, 5))
+        length, token = _token(context, builder, kinds[0], args[0], args[1])
+        sums = [
+            cgutils.alloca_once_value(builder, ir.Constant(Z.kind, [0.0] * n)) for _ in range(4)
+        ]
+
+        def pool(at, total):  # four sums, so that an addition need not wait for the one before
+            term = builder.fmul(w.load(at), Z.load(token(at)), flags=["contract"])
+            builder.store(builder.fadd(builder.load(total), term, flags=["contract"]), total)
+
+        four = ir.Constant(length.type, 4)
+        quads = builder.udiv(length, four)
+        with cgutils.for_range(builder, quads) as loop:
+            for k, total in enumerate(sums):
+                at = builder.add(builder.mul(loop.index, four), ir.Constant(length.type, k))
+                pool(at, total)
+        rest = builder.mul(quads, four)
+        with cgutils.for_range(builder, builder.sub(length, rest)) as loop:
+            pool(builder.add(rest, loop.index), sums[0])
+        a, b, c, d = (builder.load(total) for total in sums)
+        pooled = builder.fadd(builder.fadd(a, b), builder.fadd(c, d))
+        with cgutils.for_range(builder, length) as loop:
+            row = token(loop.index)
+            term = builder.fmul(v.load(loop.index), pooled, flags=["contract"])
+            W.store(row, builder.fadd(W.load(row), term, flags=["contract"]))
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@compiled
+def add_gram_product(tokens, weights, scaled, table, out):
+    """Add Mᵀ D M Z to `out`, column by column, with its own M for each column.
+
+    Parameters
+    ----------
+    tokens : array of unsigned int, shape (N, length)
+        Row of the table at every position.
+    weights : array of shape (length, width)
+        Weight of every position, one column of weights for each column of the table.
+    scaled : array of shape (length, width)
+        The same times the entry of D (usually 1/N).
+    table : array of shape (V, width)
+        Z; `width` is one of WIDTHS.
+    out : array of shape (V, width)
+        What is added to.
+    """
+    width = table.shape[1]
+    if width == 2:
+        for i in range(len(tokens)):
+            add_gram_row(tokens, i, weights, scaled, table, out, 2)
+    elif width == 4:
+        for i in range(len(tokens)):
+            add_gram_row(tokens, i, weights, scaled, table, out, 4)
+    elif width == 8:
+        for i in range(len(tokens)):
+            add_gram_row(tokens, i, weights, scaled, table, out, 8)
+    else:
+        for i in range(len(tokens)):
+            add_gram_row(tokens, i, weights, scaled, table, out, 16)
 
 
 class Slab(NamedTuple):
