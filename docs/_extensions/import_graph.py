@@ -23,7 +23,7 @@ FLOORS = (
     ("laws", "data"),
     ("models", "results"),
     ("weights", "correlations"),
-    ("_store", "_machine", "_checks", "_extras"),
+    ("_store", "_machine", "_checks"),
 )
 """Rooms by floor, as import-linter's layers have them."""
 

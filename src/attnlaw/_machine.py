@@ -1,6 +1,7 @@
 """The machine under the library: cores, memory, BLAS threads, and processes that end together.
 
-Nothing else in the library asks the system about these.
+Also optional packages, imported where they are needed, with an install hint if missing. Nothing
+else in the library asks the system about these. Without NumPy, so that `attnlaw --help` is quick.
 """
 
 import os
@@ -9,10 +10,10 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
-
-from attnlaw._checks import invalid_argument
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ONE_THREAD",
+    "MissingExtra",
     "available_memory",
     "end_with_parent",
     "n_cores",
     "one_blas_thread",
     "one_thread_in_children",
+    "require",
     "require_memory",
 ]
 
@@ -90,6 +93,8 @@ def require_memory(needed: float, argument: str, value: object, contents: str) -
         return
     available = available_memory()
     if needed > available:
+        from attnlaw._checks import invalid_argument
+
         raise invalid_argument(
             argument,
             f"small enough for {needed / GIB:.3g} GiB of {contents} to fit in the "
@@ -162,3 +167,49 @@ def end_with_parent(lifeline: "Connection | None" = None) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+class MissingExtra(ModuleNotFoundError):
+    """A package is missing that one of attnlaw's extras brings; the message is an install hint."""
+
+    def __init__(self, module: str, extra: str, purpose: str = "This") -> None:
+        super().__init__(
+            f"{purpose} needs {module}, which is not installed: pip install 'attnlaw[{extra}]'.",
+            name=module,
+        )
+        self.extra = extra
+
+
+def require(module: str, *, extra: str, purpose: str = "This") -> ModuleType:
+    """Import a module of an optional dependency and return it.
+
+    Parameters
+    ----------
+    module : str
+        Its name.
+    extra : str
+        The extra of attnlaw that brings it.
+    purpose : str
+        What needs it, a singular noun with which the install hint begins.
+
+    Raises
+    ------
+    MissingExtra
+        When it is not installed. Other errors of the import are passed on.
+
+    Examples
+    --------
+    >>> require("json", extra="data").__name__
+    'json'
+    >>> require("no_such_module", extra="data", purpose="Reading it")
+    Traceback (most recent call last):
+    attnlaw._machine.MissingExtra: Reading it needs no_such_module, which is not installed:
+    pip install 'attnlaw[data]'.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        package = module.partition(".")[0]
+        if (error.name or "").partition(".")[0] != package:
+            raise
+        raise MissingExtra(package, extra, purpose) from None

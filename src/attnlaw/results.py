@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw._checks import Floats, Real, count, invalid_argument, scalar_or_array
-from attnlaw._extras import require
+from attnlaw._machine import require
 
 if TYPE_CHECKING:
     from pandas import DataFrame

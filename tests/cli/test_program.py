@@ -15,7 +15,7 @@ import pytest
 from interruptible import heed_interrupts
 
 import attnlaw as al
-from attnlaw._extras import MissingExtra
+from attnlaw._machine import MissingExtra
 from attnlaw.cli import COMMANDS
 
 

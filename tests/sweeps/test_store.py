@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import attnlaw as al
-from attnlaw._extras import MissingExtra
+from attnlaw._machine import MissingExtra
 from attnlaw._store import exclusive, source_files
 from attnlaw.simulation.trials import trial_memory
 from attnlaw.sweeps import StoreError, Sweep, open_sweep, run_sweep

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 import click
 
-from attnlaw._extras import require
+from attnlaw._machine import require
 
 __all__ = ["command"]
 

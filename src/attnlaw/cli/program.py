@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import click
 from click.shell_completion import CompletionItem
 
-from attnlaw._extras import MissingExtra
+from attnlaw._machine import MissingExtra
 
 __all__ = ["LATE_CONTROLS", "Program", "say", "visible"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from attnlaw._extras import require
+from attnlaw._machine import require
 from attnlaw.cli.options import json_option
 from attnlaw.cli.output import print_json, print_table
 from attnlaw.figures import FIGURES

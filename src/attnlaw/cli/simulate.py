@@ -8,7 +8,7 @@ import click
 import numpy as np
 
 import attnlaw as al
-from attnlaw._extras import require
+from attnlaw._machine import require
 from attnlaw.cli.options import (
     csv_option,
     json_option,

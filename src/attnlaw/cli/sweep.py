@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from attnlaw._extras import require
-from attnlaw._machine import n_cores
+from attnlaw._machine import n_cores, require
 from attnlaw.cli.options import json_option
 from attnlaw.cli.output import print_json
 from attnlaw.cli.program import say

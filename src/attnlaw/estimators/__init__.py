@@ -6,7 +6,7 @@ imported when they are asked for.
 
 from typing import TYPE_CHECKING, Any
 
-from attnlaw._extras import require
+from attnlaw._machine import require
 from attnlaw.estimators.components import Artefact, ComponentAnalysis, signal_components
 from attnlaw.estimators.outliers import OutlierTest, outlier_test
 from attnlaw.estimators.pooling import pool_sequences

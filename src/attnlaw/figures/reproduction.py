@@ -26,8 +26,7 @@ import numpy as np
 
 import attnlaw
 from attnlaw._checks import count
-from attnlaw._extras import require
-from attnlaw._machine import end_with_parent, one_thread_in_children
+from attnlaw._machine import end_with_parent, one_thread_in_children, require
 from attnlaw._store import atomic_path, checksum, fingerprint
 from attnlaw.figures import FIGURES, load_figure
 from attnlaw.figures.figure import Check, Tables, Verdict, load_tables, save_tables

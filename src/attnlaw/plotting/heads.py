@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw._checks import Floats
-from attnlaw._extras import require
+from attnlaw._machine import require
 from attnlaw.diagnostics import AttentionMaps, HeadFinding, HeadsReport, head_histogram
 from attnlaw.plotting import style
 from attnlaw.plotting.spectra import draw_bars

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnlaw._extras import require
+from attnlaw._machine import require
 from attnlaw.diagnostics import LearningCurve, PoolingAdvice, PositionComparison, PositionPooling
 from attnlaw.laws import SeparableLaw, bin_spectrum
 from attnlaw.plotting import style

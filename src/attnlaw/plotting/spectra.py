@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlaw._checks import real_array
-from attnlaw._extras import require
+from attnlaw._machine import require
 from attnlaw.diagnostics import TableReport, noise_law
 from attnlaw.laws import BinnedSpectrum, Law, SeparableLaw, bin_spectrum, logarithmic_bins
 from attnlaw.plotting import style

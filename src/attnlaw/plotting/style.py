@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from attnlaw._extras import require
+from attnlaw._machine import require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnlaw._checks import count, invalid_argument
-from attnlaw._extras import require
-from attnlaw._machine import one_blas_thread
+from attnlaw._machine import one_blas_thread, require
 from attnlaw._store import require_room
 from attnlaw.sweeps import dataset
 from attnlaw.sweeps.cells import Results, compute, rehearse

@@ -66,7 +66,6 @@ DIGEST = "results.sha256"
 SYNC_SECONDS = 1.0  # of work that a power cut may cost; a kill costs nothing that was written
 SOURCES = (  # what decides which numbers a cell observes
     "_checks.py",
-    "_extras.py",
     "_machine.py",
     "_store.py",
     "correlations.py",

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from attnlaw._extras import require
+from attnlaw._machine import require
 from attnlaw.data.readers.entries import Array, Entry, bad_file, opened, require_room
 
 __all__ = ["gguf_entries", "gguf_fields"]

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw._checks import is_missing
-from attnlaw._extras import require
+from attnlaw._machine import require
 from attnlaw.data.readers.entries import bad_file, opened, require_room
 
 __all__ = [

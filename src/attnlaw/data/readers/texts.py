@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw._checks import count
-from attnlaw._extras import require
+from attnlaw._machine import require
 from attnlaw.data.readers.entries import (
     BadFileError,
     bad_file,

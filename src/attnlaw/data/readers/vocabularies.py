@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw._checks import count
-from attnlaw._extras import require
+from attnlaw._machine import require
 from attnlaw.data.readers.entries import JSON_BYTES, BadFileError, bad_file, opened, require_room
 from attnlaw.data.readers.gguf_files import gguf_fields
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from attnlaw._extras import require
+from attnlaw._machine import require
 from attnlaw.data.readers.entries import (
     SPARSE_BYTES,
     SPARSE_SHARE,

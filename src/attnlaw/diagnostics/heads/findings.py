@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attnlaw._checks import Floats
-from attnlaw._extras import require
+from attnlaw._machine import require
 from attnlaw.diagnostics.heads.decomposition import PARTS, Parts
 from attnlaw.laws import bin_spectrum
 

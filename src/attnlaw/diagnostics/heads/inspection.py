@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from attnlaw._checks import Floats, count, invalid_argument, scalar
-from attnlaw._extras import require
-from attnlaw._machine import one_blas_thread
+from attnlaw._machine import one_blas_thread, require
 from attnlaw.data.readers.entries import bad_file
 from attnlaw.data.readers.tables import list_arrays
 from attnlaw.diagnostics.heads.decomposition import Parts, Places, decompose

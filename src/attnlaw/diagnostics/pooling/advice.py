@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlaw._checks import Floats, Random, count, invalid_argument, random_generator
-from attnlaw._extras import require
+from attnlaw._machine import require
 from attnlaw.data.corpus_statistics import CorpusStatistics, as_statistics
 from attnlaw.data.sequences import as_sequences
 from attnlaw.diagnostics.pooling.classification import CROSS_VALIDATION, simultaneous_quantile

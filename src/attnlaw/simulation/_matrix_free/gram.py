@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
 from attnlaw._checks import Floats
-from attnlaw._extras import MissingExtra
+from attnlaw._machine import MissingExtra
 from attnlaw.simulation._matrix_free import plan
 from attnlaw.simulation._matrix_free.stream import Source, Stream
 from attnlaw.simulation.signs import sample_signs, sign_groups
