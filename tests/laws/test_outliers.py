@@ -114,15 +114,6 @@ def test_log_slope_and_edge_scale_are_derivatives():
     assert_allclose(NOISE.edge_scale(edge, *ratios), 1 / varpi, rtol=1e-4)
 
 
-def test_outliers_are_traced_back_and_the_edge_below_threshold():
-    edge = NOISE.edge_offset(0.5, 0.4)
-    offset = edge * np.array([1.01, 2.0, 1e3])
-    seen = NOISE.eigenvalue(offset, 0.5, 0.4)
-    assert_allclose(NOISE.offset_of(seen, edge, 0.5, 0.4), offset, rtol=1e-10)
-    inside = 0.5 * NOISE.eigenvalue(edge, 0.5, 0.4)
-    assert_allclose(NOISE.offset_of(inside, edge, 0.5, 0.4), edge, rtol=1e-14)
-
-
 def test_equal_eigenvalues_are_joined():
     spectrum = Poles.of_spectrum([2.0, 1.0, 2.0, 2.0])
     assert spectrum.poles.tolist() == [1.0, 2.0]

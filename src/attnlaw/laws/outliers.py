@@ -88,22 +88,6 @@ class OutlierCurve(ABC):
         """Return the offset at the right edge, where `eigenvalue` is least."""
         return falling_root(lambda offset: -self.log_slope(offset, *ratios), low, high)
 
-    def offset_of(self, eigenvalue: ArrayLike, edge: Floats, *ratios: ArrayLike) -> Floats:
-        """Return the offset behind outliers, and that of the edge for eigenvalues not beyond it.
-
-        Parameters
-        ----------
-        eigenvalue : array
-            λ. Since λ ≥ u, its offset is at most λ itself.
-        edge : array
-            Offset of the right edge.
-        ratios
-            c_i.
-        """
-        seen = np.asarray(eigenvalue, dtype=np.float64)
-        edge, high = np.broadcast_arrays(edge, np.maximum(seen, edge))
-        return falling_root(lambda offset: seen - self.eigenvalue(offset, *ratios), edge, high)
-
 
 @dataclass(frozen=True, eq=False)
 class Poles(OutlierCurve):
