@@ -12,8 +12,8 @@ from numpy.testing import assert_allclose
 
 import attnlaw as al
 from attnlaw.laws import AttentionBulk, Discrete, ProfileLaw
+from attnlaw.theory.attention.large_beta import normaliser_variance, row_energy_variance
 from attnlaw.theory.attention.profiles import first_profile
-from attnlaw.theory.attention.regime import normaliser_variance, row_energy_variance
 
 # from mpmath import mp, mpf, exp, diff, findroot; mp.dps = 40; b, phi = mpf(beta), mpf(phi)
 # t2, c = b*b, exp(b*b) - 1 - b*b; u = lambda g: 1/g + c + t2/(1 - phi*t2*g)

@@ -21,8 +21,8 @@ from attnlaw.laws import (
 from attnlaw.models import SelfAttention
 from attnlaw.models.base import answers
 from attnlaw.theory.attention.causal import causal_head
-from attnlaw.theory.attention.cavity import cavity_law
 from attnlaw.theory.attention.kernel import norm_rule
+from attnlaw.theory.attention.large_beta import cavity_law, warn_outside_regime
 from attnlaw.theory.attention.profiles import (
     by_input_spectrum,
     first_inputs_profile,
@@ -32,7 +32,6 @@ from attnlaw.theory.attention.profiles import (
     tokens_inputs_profile,
     tokens_profile,
 )
-from attnlaw.theory.attention.regime import warn_outside_regime
 from attnlaw.theory.verbs import law
 
 __all__ = ["ORDERS", "linear_energy", "score_energy", "small_scale"]
