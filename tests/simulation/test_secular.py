@@ -73,3 +73,20 @@ def test_several_matrices_at_once_are_each_as_alone():
         alone = sweep_eigenpairs(S[i], b[i], a[i], norms, 2)
         np.testing.assert_allclose(together.values[:, i], alone.values, rtol=1e-13)
         np.testing.assert_allclose(together.vectors[:, i], alone.vectors, atol=1e-11)
+
+
+@pytest.mark.parametrize("n_pairs", [1, 2])
+def test_the_compiled_sweep_is_the_same(n_pairs):
+    pytest.importorskip("numba")
+    from attnlaw.simulation._matrix_free.compiled import secular
+
+    rng = np.random.default_rng(3)
+    F = rng.standard_normal((3, 20, 8))
+    S, b, a = np.swapaxes(F, 1, 2) @ F, rng.standard_normal((3, 8)), rng.random(3)
+    S[2] = np.diag([5.0, 1, 1, 1, 1, 0, 0, 0])  # eigenvalues on the poles
+    norms = np.array([0.0, 0.5, 30.0])
+    for which in ([0, 1], [2]):
+        plain = sweep_eigenpairs(S[which], b[which], a[which], norms, n_pairs)
+        fast = secular.sweep_eigenpairs(S[which], b[which], a[which], norms, n_pairs)
+        np.testing.assert_allclose(fast.values, plain.values, rtol=1e-13)
+        np.testing.assert_allclose(fast.vectors, plain.vectors, atol=1e-12)

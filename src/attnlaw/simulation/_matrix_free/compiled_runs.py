@@ -27,6 +27,7 @@ from attnlaw.simulation._matrix_free.compiled.lazy_gaussian import (
     transpose_multiply,
 )
 from attnlaw.simulation._matrix_free.compiled.products import WIDTHS
+from attnlaw.simulation._matrix_free.compiled.secular import sweep_eigenpairs
 from attnlaw.simulation._matrix_free.gram import CompiledGram
 from attnlaw.simulation._matrix_free.krylov import grown, orthonormal_blocks
 from attnlaw.simulation._matrix_free.noise import TokenNoise, sample_gains
@@ -61,7 +62,7 @@ class TokenRun:
         memory that is not used costs nothing.
     """
 
-    solve = staticmethod(lanczos.roots)
+    sweep = staticmethod(sweep_eigenpairs)
 
     def __init__(
         self,
@@ -301,7 +302,7 @@ class GaussianRun:
         For how many steps to make room at first.
     """
 
-    solve = staticmethod(lanczos.roots)
+    sweep = staticmethod(sweep_eigenpairs)
 
     def __init__(
         self,

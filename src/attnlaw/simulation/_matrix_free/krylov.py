@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from attnlaw._checks import Floats
 from attnlaw.simulation._matrix_free.lazy_gaussian import GENUINE
-from attnlaw.simulation._matrix_free.secular import Eigenpairs, Roots, sweep_eigenpairs
+from attnlaw.simulation._matrix_free.secular import Eigenpairs, sweep_eigenpairs
 
 __all__ = [
     "BlockLanczos",
@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 Products = Callable[[Floats, list[int]], Floats]
+Sweep = Callable[[Floats, Floats, Floats, Floats, int], Eigenpairs]
 
 Kind = TypeVar("Kind", bound=np.floating)
 
@@ -40,8 +41,8 @@ class KrylovRun(Protocol):
     start_coordinates: Floats  # (n_matrices, block, block): the rest of S₀u, b, … in the basis
 
     @property
-    def solve(self) -> Roots | None:
-        """A faster equivalent of `secular.roots`, if there is one."""
+    def sweep(self) -> Sweep | None:
+        """A faster equivalent of `secular.sweep_eigenpairs`, if there is one."""
 
     @property
     def n_steps(self) -> int:
@@ -83,7 +84,7 @@ class ProductRun:
 
     def __init__(self, columns: Floats, gains: Floats, products: Products) -> None:
         self.corners, self.gains = columns[:, 0, :2], gains
-        self.solve: Roots | None = None
+        self.sweep: Sweep | None = None
         self._products = products
         self._which = list(range(len(columns)))
         self._lanczos = BlockLanczos(_without_signal(columns))
@@ -206,7 +207,7 @@ def _eigenpairs(run: KrylovRun, norms: Floats, n_pairs: int) -> Eigenpairs:
     matrix[:, 0, 0], coupling[:, 0] = run.corners.T
     matrix[:, 0, block] = matrix[:, block, 0] = ends[:, :, 0]
     coupling[:, block] = ends[:, :, 1]
-    return sweep_eigenpairs(matrix, coupling, run.gains, norms, n_pairs, run.solve)
+    return (run.sweep or sweep_eigenpairs)(matrix, coupling, run.gains, norms, n_pairs)
 
 
 def _in_full(pairs: Eigenpairs, run: KrylovRun, i: int) -> Eigenpairs:

@@ -9,7 +9,6 @@ for all norms: diagonalise it once, and each norm leaves a scalar equation. Deri
 docs/theory/simulation.md, "One draw for all signal norms".
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +18,6 @@ from attnlaw._checks import Floats
 
 __all__ = ["Eigenpairs", "roots", "sweep_eigenpairs"]
 
-Roots = Callable[[Floats, Floats, Floats, Floats, Floats], Floats]
 EPS = float(np.finfo(np.float64).eps)
 
 
@@ -36,7 +34,6 @@ def sweep_eigenpairs(
     gain: ArrayLike,
     norms: Floats,
     n_pairs: int = 1,
-    solve: Roots | None = None,
 ) -> Eigenpairs:
     """Return the leading eigenpairs of S(μ) for every norm.
 
@@ -52,8 +49,6 @@ def sweep_eigenpairs(
         Values of ‖μ‖.
     n_pairs : int
         How many eigenpairs, from the largest down.
-    solve : callable or None
-        A faster equivalent of `roots`.
 
     Notes
     -----
@@ -79,27 +74,27 @@ def sweep_eigenpairs(
     ends = np.stack([matrix[..., 0, 1:], coupling[..., 1:]], axis=-2) @ turns
     f = ends[..., :1, :] + norms[:, None] * ends[..., 1:, :]  # (..., n_norms, n − 1)
     h = matrix[..., :1, 0] + 2 * norms * coupling[..., :1] + norms**2 * np.asarray(gain)[..., None]
-    found = [_eigenpair(j, poles, f, h, solve or roots) for j in range(n_pairs)]
+    found = [_eigenpair(j, poles, f, h) for j in range(n_pairs)]
     values = np.stack([value for value, _ in found])
     vectors = np.stack([vector for _, vector in found])
     vectors[..., 1:] = vectors[..., 1:] @ np.swapaxes(turns, -1, -2)
     return Eigenpairs(values, vectors)
 
 
-def _eigenpair(j: int, poles: Floats, f: Floats, h: Floats, solve: Roots) -> tuple[Floats, Floats]:
+def _eigenpair(j: int, poles: Floats, f: Floats, h: Floats) -> tuple[Floats, Floats]:
     """Return the j-th largest eigenvalue at every norm, and its vector in D's eigenbasis."""
     n = poles.shape[-1]
     if n == 0:
         return h, np.ones((*h.shape, 1))
     if j == n:  # below every pole: reflect, so that it is the largest again
-        value, vector = _eigenpair(0, -poles[..., ::-1], f[..., ::-1], -h, solve)
+        value, vector = _eigenpair(0, -poles[..., ::-1], f[..., ::-1], -h)
         return -value, np.concatenate([-vector[..., :1], vector[..., :0:-1]], axis=-1)
     pole, gaps = poles[..., j], poles[..., j : j + 1] - poles  # x − λ_i = s + gap_i
     width = poles[..., j - 1] - pole if j else np.full(pole.shape, np.inf)
     lengths = np.sqrt(np.sum(f**2, axis=-1))
     top = np.minimum(width, np.maximum(h - pole, 0) + lengths)  # s is below this
     tiny = EPS * (np.abs(poles).max(axis=-1) + np.abs(h) + lengths)
-    s = solve(f**2, gaps, h - pole, top, tiny)
+    s = roots(f**2, gaps, h - pole, top, tiny)
 
     with np.errstate(divide="ignore", invalid="ignore"):
         rest = f / (s[..., None] + gaps)

@@ -5,5 +5,6 @@ kernels        the `compiled` decorator; random numbers and tokens by xoshiro256
 products       products with the sparse weight matrix M, in tiles when the table is larger than
                the processor's caches
 lazy_gaussian  a Gaussian table of which only the queried products are drawn
-lanczos        steps of block Lanczos, and the secular equation
+lanczos        steps of block Lanczos
+secular        the secular equation at every signal norm
 """

@@ -1,4 +1,4 @@
-"""Steps of block Lanczos on covariances of a lazy table, and the secular equation.
+"""Steps of block Lanczos on covariances of a lazy table.
 
 For small tables a step of block Lanczos takes less time than the NumPy calls it is made of. Here
 are the same steps in one loop, with the vectors as rows; `_matrix_free.trial` says what they do.
@@ -33,7 +33,6 @@ __all__ = [
     "empty_spaces",
     "images_of_newest",
     "multiply_transposed",
-    "roots",
     "spread",
 ]
 
@@ -307,50 +306,3 @@ def normalise(x):
         for v in range(len(x)):
             x[v] /= left
     return left
-
-
-def roots(squares, gaps, heads, top, tiny):
-    """Solve the secular equation at every norm, see `secular.roots`."""
-    n = squares.shape[-1]
-    squares, gaps = (
-        np.ascontiguousarray(np.broadcast_to(x, squares.shape)).reshape(-1, n)
-        for x in (squares, gaps)
-    )
-    flat = (np.broadcast_to(x, heads.shape).ravel() for x in (heads, top, tiny))
-    return _roots(squares, gaps, *flat).reshape(heads.shape)
-
-
-@compiled
-def _roots(squares, gaps, heads, top, tiny):
-    eps = np.finfo(np.float64).eps
-    out = np.empty(len(heads))
-    for row in range(len(heads)):
-        low, high, s = 0.0, top[row], top[row] / 2
-        weight = 0.0
-        for i in range(gaps.shape[1]):
-            if gaps[row, i] == 0:
-                weight += squares[row, i]
-        is_close = False
-        for _ in range(200):
-            rest = slope = 0.0
-            for i in range(gaps.shape[1]):
-                if gaps[row, i] != 0:
-                    inverse = 1 / (s + gaps[row, i])
-                    term = squares[row, i] * inverse
-                    rest += term
-                    slope -= term * inverse
-            if heads[row] + rest + weight / s > s:
-                low = s
-            else:
-                high = s
-            A, B = heads[row] + rest - slope * s, 1 - slope
-            root = np.sqrt(A**2 + 4 * B * weight)
-            step = (A + root) / (2 * B) if A > 0 else 2 * weight / (root - A)
-            is_close = abs(step - s) <= 4 * eps * s + tiny[row] / 4
-            s = step if is_close or low < step < high else (low + high) / 2
-            if is_close or high - low <= tiny[row]:
-                break
-        out[row] = s if is_close or high - low <= tiny[row] else np.nan
-    if np.isnan(out).any():
-        raise ArithmeticError("the secular equation did not converge.")
-    return out
