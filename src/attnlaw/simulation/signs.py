@@ -1,5 +1,6 @@
 r"""Signs s ∈ {±1}^L with E[s] = 0 and exactly the correlation E[s sᵀ] = R."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from attnlaw.correlations import check_correlation
 __all__ = ["SignGroups", "attainable_correlation", "sample_signs", "sign_groups"]
 
 ROUNDING = 1e-10  # correlations closer than this are taken to be equal, as in check_correlation
+MOST_REMEMBERED = 256  # positions of a correlation whose groups are kept for the next trial
 
 
 def sample_signs(correlation: ArrayLike, n: int, rng: Random = None) -> NDArray[np.int8]:
@@ -113,8 +115,21 @@ def sign_groups(correlation: NDArray[np.float64]) -> SignGroups | None:
     >>> sign_groups(prefix_correlation(5, prefix=3)).members
     array([0, 0, 0, 1, 2])
     """
-    groups = _groups(correlation)
-    distinct = correlation[np.ix_(groups.leaders, groups.leaders)]
+    R = np.asarray(correlation, dtype=np.float64)
+    if len(R) <= MOST_REMEMBERED:
+        return _remembered_groups(R.tobytes(), len(R))
+    return _sign_groups(R)
+
+
+@lru_cache(maxsize=8)
+def _remembered_groups(content: bytes, length: int) -> SignGroups | None:
+    """Do as `sign_groups`, once for all trials of a model."""
+    return _sign_groups(np.frombuffer(content).reshape(length, length))
+
+
+def _sign_groups(R: NDArray[np.float64]) -> SignGroups | None:
+    groups = _groups(R)
+    distinct = R[np.ix_(groups.leaders, groups.leaders)]
     return None if np.abs(distinct - np.eye(len(distinct))).max() > ROUNDING else groups
 
 
