@@ -77,18 +77,18 @@ class TokenRun:
         if not isinstance(noise.covariance.gram, CompiledGram):
             raise TypeError("noise must have compiled products.")
         self._noise, self._gram = noise, noise.covariance.gram
-        self._which = list(range(len(noise.matrices)))  # covariances still sought
+        block = 4 if with_spikes else 2
+        self._K = self._covariances(block)
         self._allocate(
             dimension,
             seeded_state(rng),
-            block=4 if with_spikes else 2,
+            block=block,
             n_steps=4 * n_steps if self._gram.is_large else n_steps,
-            is_chain=chained and len(self._which) == 1 and not with_spikes,
+            is_chain=chained and len(noise.matrices) == 1 and not with_spikes,
         )
         V = noise.rows.size
         self.spikes = self.query(noise.directions.T / V) if with_spikes else None  # m and z̄
         self._begin(*self._signal_products())
-        self._K = self._covariances(self._spaces.newest.shape[1])
 
     def _allocate(
         self,
@@ -100,7 +100,7 @@ class TokenRun:
         is_chain: bool,
     ) -> None:
         """Make room for the table and the Krylov spaces; draw Zu, of the signal's direction."""
-        n, V, kind = len(self._which), self._noise.rows.size, self._noise.classes.dtype
+        n, V, kind = len(self._noise.matrices), self._noise.rows.size, self._noise.classes.dtype
         room = 3 + n * (2 + block * n_steps)
         self._table = empty_table(
             dimension,
@@ -113,27 +113,30 @@ class TokenRun:
         self._spaces = lanczos.empty_spaces(n, block, n_steps, room)
 
     def _signal_products(self) -> tuple[Floats, Floats]:
-        """Return S₀u and b of every covariance, (n, coordinates, 2), and their gains a.
+        """Return S₀u and b of every covariance, (n, 2, coordinates), and their gains a.
 
         From K Zu and Kc on the vocabulary's side: S₀u = Zᵀ K Zu, b = Zᵀ Kc, a = cᵀKc.
         """
-        n, V, classes = len(self._which), self._noise.rows.size, self._noise.classes
-        K = self._covariances(2)
+        (n, block, _), classes = self._spaces.newest.shape, self._noise.classes
+        K = self._K if block == 2 else lanczos.chosen(self._K, np.arange(n * block) % block < 2)
         vectors = np.tile(np.concatenate([self._table.images[:1], classes.T]), (n, 1))
-        table = np.empty((V, K.weights.shape[1]), dtype=vectors.dtype)
-        products = np.empty((2 * n, V), dtype=vectors.dtype)
+        table = np.empty((len(classes), K.weights.shape[1]), dtype=vectors.dtype)
+        products = np.empty_like(vectors)
         self._multiply(K, vectors, table, np.empty_like(table), products)
         gains = np.einsum("ij,j->i", products[1::2], classes[:, 0], dtype=np.float64)
-        return np.swapaxes(self.query(products).reshape(n, 2, -1), 1, 2), gains
+        return self.query(products).reshape(n, 2, -1), gains
 
-    def _begin(self, columns: Floats, gains: Floats) -> None:
+    def _begin(self, rows: Floats, gains: Floats) -> None:
         """Begin the Krylov spaces from S₀u, b and the spikes, without the signal's coordinate."""
-        n, n_known, _ = columns.shape
-        self.gains, self.corners = gains, columns[:, 0].copy()
-        start = np.zeros((n, n_known, self._spaces.newest.shape[1]))
-        start[:, :, :2] = columns
-        if self.spikes is not None:
-            start[:, : self.spikes.shape[1], 2:] = self.spikes.T
+        self.gains, self.corners = gains, rows[:, :, 0].copy()
+        if self.spikes is None:
+            self.start_coordinates = lanczos.begin_lanczos(rows, self._spaces)
+            return
+        # rounding decides which of these directions are new, so it stays that of every version
+        n, _, n_known = rows.shape
+        start = np.zeros((n, n_known, 4))
+        start[:, :, :2] = np.swapaxes(rows, 1, 2)
+        start[:, : self.spikes.shape[1], 2:] = self.spikes.T
         start[:, 0] = 0
         newest, self.start_coordinates = orthonormal_blocks(start, start)
         self._spaces.newest[:, :, :n_known] = np.swapaxes(newest, 1, 2)
@@ -196,14 +199,13 @@ class TokenRun:
 
     def keep(self, which: NDArray[np.bool_]) -> None:
         """Continue with some of the matrices only."""
-        self._which = [name for name, kept in zip(self._which, which, strict=True) if kept]
         self.corners, self.gains = self.corners[which], self.gains[which]
         self.start_coordinates = self.start_coordinates[which]
         spaces = self._spaces
         self._spaces = spaces._replace(
             basis=spaces.basis[which], newest=spaces.newest[which], matrix=spaces.matrix[which]
         )
-        self._K = self._covariances(spaces.newest.shape[1])
+        self._K = lanczos.chosen(self._K, np.repeat(which, spaces.newest.shape[1]))
 
     def _multiply(
         self,
@@ -232,9 +234,9 @@ class TokenRun:
         return np.asarray(end_query(vectors, inside, lengths, R, self._table))
 
     def _covariances(self, block: int) -> lanczos.Covariances:
-        """Return K for `block` columns of every covariance still sought."""
+        """Return K for `block` columns of every covariance."""
         every, mean = self._gram.weights, self._noise.covariance.mean
-        chosen = [self._noise.matrices[i] for i in np.repeat(self._which, block)]
+        chosen = [K for K in self._noise.matrices for _ in range(block)]
         width = next(w for w in WIDTHS if w >= len(chosen))
         weights = np.zeros((len(every), width), dtype=every.dtype)
         pooled = [j for j, K in enumerate(chosen) if K.weights is not None]
@@ -327,11 +329,9 @@ class GaussianRun:
         )
         self._spaces = lanczos.empty_spaces(1, block, n_steps, d)
         gains = lanczos.multiply_transposed(self._B, self._table.images[:rank])
-        columns = np.concatenate([self.multiply(np.eye(1, d)), gains]).T[None]
-        corners = columns[0, 0].copy()
-        columns[:, 0] = 0
-        newest, ends = orthonormal_blocks(columns, columns)
-        self._spaces.newest[:] = np.swapaxes(newest, 1, 2)
+        rows = np.concatenate([self.multiply(np.eye(1, d)), gains])
+        corners = rows[:, 0].copy()
+        ends = lanczos.begin_lanczos(rows[None], self._spaces)
         # S₀u is κ times the first column, b is √κ t combined from the others
         u, b = np.zeros((2, block, len(weights)))
         u[0], b[1:] = self._kappa, factor * np.sqrt(self._kappa)

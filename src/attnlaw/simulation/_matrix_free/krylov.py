@@ -6,6 +6,7 @@ together: of one sample, its bulk and its population, or of one sample pooled in
 """
 
 from collections.abc import Callable
+from math import ceil, inf, log
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -191,11 +192,13 @@ def find_spikes(
 
 def _wait(n_steps: int, last: Floats, seen: tuple[int, Floats], tolerance: float) -> int:
     """Return after how many steps to check again, from how the mass at the end has fallen."""
-    then, mass = seen if len(seen[1]) == len(last) else (0, np.ones_like(last))
-    mass, last = mass[last > tolerance], last[last > tolerance]
-    falls = np.log(np.maximum(mass / last, 1 + 1e-9)) / (n_steps - then)
-    soonest = np.ceil(np.min(np.log(last / tolerance) / falls, initial=np.inf))
-    return int(np.clip(soonest, 1, 2 + n_steps // 2))
+    then, before = seen if len(seen[1]) == len(last) else (0, np.ones_like(last))
+    soonest = inf
+    for was, is_now in zip(before.tolist(), last.tolist(), strict=True):
+        if is_now > tolerance:
+            fall = log(max(was / is_now, 1 + 1e-9)) / (n_steps - then)
+            soonest = min(soonest, ceil(log(is_now / tolerance) / fall))
+    return int(min(max(soonest, 1), 2 + n_steps // 2))
 
 
 def _eigenpairs(run: KrylovRun, norms: Floats, n_pairs: int) -> Eigenpairs:

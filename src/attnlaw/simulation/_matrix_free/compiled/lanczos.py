@@ -19,7 +19,7 @@ from attnlaw.simulation._matrix_free.compiled.kernels import (
     subtract,
 )
 from attnlaw.simulation._matrix_free.compiled.lazy_gaussian import transpose_multiply
-from attnlaw.simulation._matrix_free.compiled.products import add_gram_product
+from attnlaw.simulation._matrix_free.compiled.products import WIDTHS, add_gram_product
 from attnlaw.simulation._matrix_free.krylov import DOUBTFUL, GENUINE
 
 __all__ = [
@@ -28,7 +28,9 @@ __all__ = [
     "advance_bidiagonal",
     "advance_lanczos",
     "advance_tokens",
+    "begin_lanczos",
     "bidiagonal_covariance_product",
+    "chosen",
     "collect",
     "empty_spaces",
     "images_of_newest",
@@ -60,6 +62,24 @@ class KrylovSpaces(NamedTuple):
     basis: Floats  # Y: (matrices, room, coordinates), vectors as rows
     newest: Floats  # Y_k: (matrices, block, coordinates)
     matrix: Floats  # YᵀSY: (matrices, room, room)
+
+
+def chosen(K: Covariances, which: NDArray[np.bool_]) -> Covariances:
+    """Return K of some of the columns."""
+    columns = np.flatnonzero(which)
+    width = next(w for w in WIDTHS if w >= len(columns))
+    weights, scaled = np.zeros((2, len(K.weights), width), dtype=K.weights.dtype)
+    weights[:, : len(columns)] = K.weights[:, columns]
+    scaled[:, : len(columns)] = K.scaled[:, columns]
+    return Covariances(
+        weights=weights,
+        scaled=scaled,
+        means=K.means,
+        mean_of=K.mean_of[columns],
+        is_projected=K.is_projected[columns],
+        within=K.within[columns],
+        between=K.between[columns],
+    )
 
 
 def empty_spaces(n_matrices: int, block: int, n_steps: int, n_coordinates: int) -> KrylovSpaces:
@@ -224,6 +244,24 @@ def multiply_transposed(B, vectors):
 
 
 @compiled
+def begin_lanczos(rows, spaces):
+    """Make the start vectors the newest blocks, see `krylov.BlockLanczos`.
+
+    `rows` has shape (matrices, block, coordinates) and is overwritten. Returns the coordinates of
+    the start vectors in the basis, (matrices, block, block).
+    """
+    n, block = spaces.newest.shape[:2]
+    coordinates = np.zeros((n, block, block))
+    for a in range(n):
+        for j in range(block):
+            x = rows[a, j]
+            x[0] = 0  # the signal's coordinate
+            before = np.sqrt(dot(x, x))
+            next_vector(x, before, j, 0, spaces.basis[a, :0], coordinates[a], spaces.newest[a])
+    return coordinates
+
+
+@compiled
 def advance_lanczos(products, spaces):
     """Find the next blocks from the products with the newest ones, see `BlockLanczos.advance`.
 
@@ -231,30 +269,35 @@ def advance_lanczos(products, spaces):
     """
     n, block = spaces.newest.shape[:2]
     start = spaces.counts.steps * block
+    end = start + block
     for a in range(n):
-        Y, T, newest = spaces.basis[a], spaces.matrix[a], spaces.newest[a]
+        Y, T, newest = spaces.basis[a, :end], spaces.matrix[a], spaces.newest[a]
         copy_rows(newest, Y, start, products.shape[1])
         for j in range(block):
             x = products[a * block + j]
             x[0] = 0  # the signal's coordinate
-            next_vector(x, j, start, Y, T, newest)
+            before = np.sqrt(dot(x, x))
+            for i in range(end):
+                share = project(x, Y[i, : len(x)])
+                if i >= start:
+                    T[i, start + j] += share / 2  # symmetrised
+                    T[start + j, i] += share / 2
+            orthogonalise(x, Y, end)
+            next_vector(x, before, j, start, Y, T, newest)
         for j in range(block):
             for i in range(block):
-                T[start + j, start + block + i] = T[start + block + i, start + j]
+                T[start + j, end + i] = T[end + i, start + j]
     spaces.counts.steps += 1
 
 
 @compiled(fastmath=True)
-def next_vector(x, j, start, Y, T, newest):
-    """Turn a product into row j of the next block, or into zeros, with its coefficients in T."""
-    end = start + len(newest)
-    before = np.sqrt(dot(x, x))
-    for i in range(end):
-        share = project(x, Y[i, : len(x)])
-        if i >= start:
-            T[i, start + j] += share / 2  # symmetrised
-            T[start + j, i] += share / 2
-    orthogonalise(x, Y, end)
+def next_vector(x, before, j, start, Y, T, newest):
+    """Turn a product, Y taken from it, into row j of the next block, or into zeros.
+
+    Its coefficients go into column start + j of T, below the rows that belong to Y; `before` is
+    its length before Y was taken.
+    """
+    end = len(Y)
     for v in range(len(x)):
         newest[j, v] = 0
     for _ in range(2):
