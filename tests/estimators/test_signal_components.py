@@ -10,8 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import attnlaw as al
 from attnlaw.estimators import SignalComponents, outlier_test, signal_components
-from attnlaw.estimators.copies import copy_groups
-from attnlaw.estimators.rows import equalised
+from attnlaw.estimators.rows import copy_groups, equalised
 from attnlaw.simulation import sample_pooled
 
 

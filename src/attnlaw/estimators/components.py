@@ -10,12 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 from attnlaw._checks import Floats, RegimeWarning, count, invalid_argument, scalar
 from attnlaw.data.corpus_statistics import CorpusStatistics
 from attnlaw.data.masks import converted
-from attnlaw.estimators.copies import copy_groups
 from attnlaw.estimators.outliers import OutlierTest, n_dominant, outlier_test
 from attnlaw.estimators.rows import (
     SampleSpectrum,
     before_scaling,
     checked_rows,
+    copy_groups,
     corpus_spectrum,
     equalised,
     heavy_tokens,

@@ -20,7 +20,7 @@ from attnlaw.estimators.alternation import (
     cross_position_covariance,
     hollow,
 )
-from attnlaw.estimators.copies import copy_groups
+from attnlaw.estimators.rows import copy_groups
 
 __all__ = [
     "HeldOut",

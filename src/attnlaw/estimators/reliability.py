@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from attnlaw._checks import Floats, Random, count, invalid_argument, random_generator, scalar
 from attnlaw.data.corpus_statistics import CorpusStatistics
-from attnlaw.estimators.copies import copy_groups
 from attnlaw.estimators.rows import (
     SampleSpectrum,
     checked_rows,
+    copy_groups,
     corpus_spectrum,
     sample_spectrum,
 )
