@@ -34,8 +34,9 @@ from attnlaw.data.readers.texts import EmbeddedTexts
 from attnlaw.data.sequences import as_sequences
 from attnlaw.diagnostics import advise_pooling, embed_texts
 from attnlaw.diagnostics.pooling.criteria import Task
+from attnlaw.estimators.alternation import trained_weights
 from attnlaw.estimators.fitted_pooling import fit_pooling
-from attnlaw.estimators.pooling_weights import learn_pooling_weights, trained_weights
+from attnlaw.estimators.pooling_weights import learn_pooling_weights
 
 LENGTH, ENCODED_LENGTH = 64, 32  # tokens of a text, for tables and encoders
 ENCODED, FRESH = 1200, 4000  # texts that an encoder reads; fresh texts with a table, at most

@@ -10,7 +10,7 @@ import attnlaw as al
 from attnlaw.data.sequences import as_sequences
 from attnlaw.estimators import learn_pooling_weights
 from attnlaw.estimators.alternation import Search, cross_position_covariance, hollow
-from attnlaw.estimators.gain import halves_of
+from attnlaw.estimators.pooling_weights import halves_of
 from attnlaw.simulation import sample_signs, sample_table, sample_tokens
 
 

@@ -9,18 +9,28 @@ direction u and weights w, of norm 1 each, with the largest
 For u fixed, w is the top eigenvector of the hollow L×L matrix Γ(u)_ll' = uᵀ C_ll' u; for w
 fixed, u is the top eigenvector of the hollow d×d matrix S(w) = Σ_{l≠l'} w_l w_l' C_ll'. Taking
 turns, J never falls. Several starts are carried along together, so that each pass over the data
-is one matrix product (docs/theory/weights-from-data.md, "Where to start").
+is one matrix product (docs/theory/weights-from-data.md, "Where to start"). With labels the
+direction is a regression's, and one turn is enough (`trained_weights`).
 """
 
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnlaw._checks import Floats
 from attnlaw.data.sequences import Sequences
+from attnlaw.estimators.pooling import position_weights
 
-__all__ = ["Optimum", "Search", "best_direction", "cross_position_covariance", "hollow"]
+__all__ = [
+    "Optimum",
+    "Search",
+    "best_direction",
+    "cross_position_covariance",
+    "hollow",
+    "trained_weights",
+]
 
 KRYLOV_STEPS = 5  # products with S(w) in each turn
 MOST_TURNS = 60
@@ -28,6 +38,8 @@ SETTLED = 1e-6  # relative rise of J in one turn below which it has converged
 NONNEGATIVE_STEPS = 50  # for weights that must not be negative, in each turn
 AGREEING = 3  # starts that reach the same optimum before it is believed to be the best
 EXPLORED = 2**17  # tokens on which many starts are tried; all are used in the end
+BLOCK_NUMBERS = 2**24  # of projections at a time
+TRAINED_ON = 10_000  # sequences from which weights are trained on labels
 TRACE_NUMBERS = 2**25  # of embeddings from which τ is computed
 FEW_POSITIONS = 100  # all eigenvectors of so few cost little more than one
 PAIRWISE_PRODUCTS = 2e10  # spent on comparing positions pair by pair
@@ -286,3 +298,72 @@ def _squared_norms(data: Sequences, rng: np.random.Generator) -> Floats:
         K = K.reshape(L, -1)
         total += K @ K.T
     return hollow(total / n**2 * unit**4)
+
+
+def trained_weights(data: Sequences, labels: NDArray[np.integer[Any]]) -> Floats:
+    """Return the weights of the positions that tell the classes apart, from labels.
+
+    Parameters
+    ----------
+    data : Sequences
+    labels : array of int and shape (N,)
+        Class of each sequence, from 0.
+
+    Returns
+    -------
+    array of shape (L,)
+        Σ|w| = 1.
+
+    Notes
+    -----
+    One turn of the alternation for P1 App. J's problem min ‖Y − Σ_l w_l T_l B‖² + ridge, from mean
+    pooling: with B from one half of the sequences, w is a regression on the L projections T_l B of
+    the other half, and the two halves are added up. What chance explains of the differences
+    between positions, mean Var(w_l)/Var_l(w), is then taken away (James and Stein), so that
+    weights return to the mean where labels say nothing else.
+    """
+    N, L, _ = data.shape
+    rows = np.arange(N)[:: -(-N // TRAINED_ON)]
+    Y = np.eye(int(labels.max()) + 1)[labels]
+    Y -= Y[rows].mean(axis=0)
+    pooled = data.pool(position_weights("mean", L, data.mask))
+    S, h = np.zeros((L, L)), np.zeros(L)
+    for ours, theirs in ((rows[::2], rows[1::2]), (rows[1::2], rows[::2])):
+        B = _ridge(pooled[ours], Y[ours])
+        theirs = theirs[np.argsort(-data.ends[theirs], kind="stable")]
+        half = data.take(theirs, once=True)
+        size = max(1, BLOCK_NUMBERS // (len(theirs) * L))
+        for start in range(0, B.shape[1], size):
+            columns = slice(start, start + size)
+            P = half.project(B[:, columns])  # (K, N/2, L)
+            h += np.einsum("kil,ik->l", P, Y[theirs, columns].astype(P.dtype))
+            for run, end in half.spans:
+                flat = P[:, run, :end].reshape(-1, end)
+                S[:end, :end] += flat.T @ flat
+    n_columns = Y.shape[1]
+    ridge = 1e-3 * np.trace(S) / L
+    if not ridge > 0:
+        return np.full(L, 1 / L)
+    inverse = np.linalg.inv(S + ridge * np.eye(L))
+    w = inverse @ h
+    residual = float(np.sum(Y[rows] ** 2) - 2 * w @ h + w @ S @ w) / (len(rows) * n_columns)
+    # One of the columns follows from the others, so they hold a little less than they seem to.
+    chance = residual * float(np.mean(np.diag(inverse))) * n_columns / max(n_columns - 1, 1)
+    spread = float(np.var(w))
+    w = w.mean() + max(0.0, 1 - chance / spread if spread > 0 else 0.0) * (w - w.mean())
+    total = float(np.abs(w).sum())
+    return np.asarray(w / total) if total > 0 else np.full(L, 1 / L)
+
+
+def _ridge(X: NDArray[Any], Y: Floats, ridge: float = 0.1) -> Floats:
+    """Return coefficients of a ridge regression, λ in units of the mean variance."""
+    from scipy.linalg import cho_factor, cho_solve
+
+    n = len(X)
+    X = X - X.mean(axis=0)
+    S = (X.T @ X).astype(np.float64) / n
+    H = (X.T @ (Y - Y.mean(axis=0)).astype(X.dtype)).astype(np.float64) / n
+    if not np.trace(S) > 0:
+        return np.zeros_like(H)
+    S[np.diag_indices_from(S)] += ridge * np.trace(S) / len(S)
+    return np.asarray(cho_solve(cho_factor(S, check_finite=False), H, check_finite=False))

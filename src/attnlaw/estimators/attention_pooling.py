@@ -12,13 +12,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from attnlaw._checks import choice, count, invalid_argument, real, refuse_masked, scalar
 from attnlaw.data.masks import converted, labels_array
 from attnlaw.data.sequences import Sequences, as_sequences, padded
+from attnlaw.estimators.alternation import trained_weights
 from attnlaw.estimators.fitted_pooling import FittedPooling, fit_pooling
 from attnlaw.estimators.pooling import POOLINGS, PostProcessing, position_weights
-from attnlaw.estimators.pooling_weights import (
-    PoolingWeights,
-    learn_pooling_weights,
-    trained_weights,
-)
+from attnlaw.estimators.pooling_weights import PoolingWeights, learn_pooling_weights
 from attnlaw.weights import mean_weights
 
 __all__ = ["AttentionPooling"]

@@ -1,33 +1,46 @@
-r"""Pooling weights learned from the sequences alone, without labels; and from labels.
+r"""Pooling weights learned from the sequences alone, and judged by what was held out.
 
-The first are derived in docs/theory/weights-from-data.md, "Different positions share the signal
-and nothing else".
+They are derived in docs/theory/weights-from-data.md, "Different positions share the signal and
+nothing else". Cross-fitting tells how good they are on sequences that were not used to learn them:
+with weights w and a direction u from one half of the sequences, each sequence of the other half
+gives j_i = Σ_{l≠l'} w_l w_l' p_il p_il' with p_il = T_il·u. Given the first half these are
+independent numbers with mean (a·u)² (wᵀRw − wᵀw), whatever w and u are.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._checks import Floats, Random, invalid_argument, random_generator, scalar
 from attnlaw.data.sequences import Sequences, as_sequences
-from attnlaw.estimators.alternation import best_direction
-from attnlaw.estimators.gain import (
-    copies_apart,
-    halves_of,
-    judge,
-    learn_and_judge,
-    mean_interval,
-    signal_power,
+from attnlaw.estimators.alternation import (
+    TRACE_NUMBERS,
+    Optimum,
+    Search,
+    best_direction,
+    cross_position_covariance,
+    hollow,
 )
-from attnlaw.estimators.pooling import position_weights
+from attnlaw.estimators.rows import copy_groups
 from attnlaw.results import Record
 
-__all__ = ["PoolingWeights", "learn_pooling_weights", "normalised", "trained_weights"]
-
-BLOCK_NUMBERS = 2**24  # of projections at a time
-TRAINED_ON = 10_000  # sequences from which weights are trained on labels
+__all__ = [
+    "HeldOut",
+    "Judged",
+    "PoolingWeights",
+    "Power",
+    "copies_apart",
+    "halves_of",
+    "judge",
+    "learn_and_judge",
+    "learn_pooling_weights",
+    "mean_interval",
+    "normalised",
+    "signal_power",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,70 +197,171 @@ def normalised(w: Floats) -> Floats:
     return np.asarray(w if total > 0 else -w)
 
 
-def trained_weights(data: Sequences, labels: NDArray[np.integer[Any]]) -> Floats:
-    """Return the weights of the positions that tell the classes apart, from labels.
+SIGNS_MUST_GAIN = 1.05  # factor of the SNR for which negative weights are accepted
+HALVES_IN_COMMON = 0.2  # correlation of what two halves say that learn from each other
+AGREEMENT = 16.0  # d (u·u')² is about 1 for directions that have nothing in common
 
-    Parameters
-    ----------
-    data : Sequences
-    labels : array of int and shape (N,)
-        Class of each sequence, from 0.
 
-    Returns
-    -------
-    array of shape (L,)
-        Σ|w| = 1.
+class HeldOut(NamedTuple):
+    """What weights and directions from each half show on the other half."""
 
-    Notes
-    -----
-    One turn of the alternation for P1 App. J's problem min ‖Y − Σ_l w_l T_l B‖² + ridge, from mean
-    pooling: with B from one half of the sequences, w is a regression on the L projections T_l B of
-    the other half, and the two halves are added up. What chance explains of the differences
-    between positions, mean Var(w_l)/Var_l(w), is then taken away (James and Stein), so that
-    weights return to the mean where labels say nothing else.
-    """
+    covariance: Floats  # Γ (L, L): mean of the two hollow matrices
+    fitted: Floats  # j_i (N,) of the fitted weights
+    uniform: Floats  # j_i (N,) of uniform weights along the same directions
+
+
+def judge(halves: list[Sequences], fits: list[Optimum]) -> HeldOut:
+    """Judge the fit to each half by the other half."""
+    parts = [_judge_half(halves[1 - k], fits[k]) for k in (0, 1)]
+    return HeldOut(
+        (parts[0].covariance + parts[1].covariance) / 2,
+        np.concatenate([part.fitted for part in parts]),
+        np.concatenate([part.uniform for part in parts]),
+    )
+
+
+def _judge_half(data: Sequences, fit: Optimum) -> HeldOut:
     N, L, _ = data.shape
-    rows = np.arange(N)[:: -(-N // TRAINED_ON)]
-    Y = np.eye(int(labels.max()) + 1)[labels]
-    Y -= Y[rows].mean(axis=0)
-    pooled = data.pool(position_weights("mean", L, data.mask))
-    S, h = np.zeros((L, L)), np.zeros(L)
-    for ours, theirs in ((rows[::2], rows[1::2]), (rows[1::2], rows[::2])):
-        B = _ridge(pooled[ours], Y[ours])
-        theirs = theirs[np.argsort(-data.ends[theirs], kind="stable")]
-        half = data.take(theirs, once=True)
-        size = max(1, BLOCK_NUMBERS // (len(theirs) * L))
-        for start in range(0, B.shape[1], size):
-            columns = slice(start, start + size)
-            P = half.project(B[:, columns])  # (K, N/2, L)
-            h += np.einsum("kil,ik->l", P, Y[theirs, columns].astype(P.dtype))
-            for run, end in half.spans:
-                flat = P[:, run, :end].reshape(-1, end)
-                S[:end, :end] += flat.T @ flat
-    n_columns = Y.shape[1]
-    ridge = 1e-3 * np.trace(S) / L
-    if not ridge > 0:
-        return np.full(L, 1 / L)
-    inverse = np.linalg.inv(S + ridge * np.eye(L))
-    w = inverse @ h
-    residual = float(np.sum(Y[rows] ** 2) - 2 * w @ h + w @ S @ w) / (len(rows) * n_columns)
-    # One of the columns follows from the others, so they hold a little less than they seem to.
-    chance = residual * float(np.mean(np.diag(inverse))) * n_columns / max(n_columns - 1, 1)
-    spread = float(np.var(w))
-    w = w.mean() + max(0.0, 1 - chance / spread if spread > 0 else 0.0) * (w - w.mean())
-    total = float(np.abs(w).sum())
-    return np.asarray(w / total) if total > 0 else np.full(L, 1 / L)
+    u = fit.direction[:, None]
+    P = data.project(u)[0].astype(np.float64)
+    share = N / np.maximum(data.pair_counts, 1)  # 1 where nothing is missing
+
+    def each(w: Floats) -> Floats:
+        A = hollow(np.outer(w, w) * share)
+        return np.asarray(np.einsum("il,il->i", P @ A, P))
+
+    gamma = cross_position_covariance(data, u)[0]
+    return HeldOut(gamma, each(fit.weights), each(np.full(L, L**-0.5)))
 
 
-def _ridge(X: NDArray[Any], Y: Floats, ridge: float = 0.1) -> Floats:
-    """Return coefficients of a ridge regression, λ in units of the mean variance."""
-    from scipy.linalg import cho_factor, cho_solve
+class Power(NamedTuple):
+    """The signal's part in the variance of a token along a direction."""
 
-    n = len(X)
-    X = X - X.mean(axis=0)
-    S = (X.T @ X).astype(np.float64) / n
-    H = (X.T @ (Y - Y.mean(axis=0)).astype(X.dtype)).astype(np.float64) / n
-    if not np.trace(S) > 0:
-        return np.zeros_like(H)
-    S[np.diag_indices_from(S)] += ridge * np.trace(S) / len(S)
-    return np.asarray(cho_solve(cho_factor(S, check_finite=False), H, check_finite=False))
+    value: float
+    is_seen: bool  # whether the directions of the two halves agree
+
+
+def signal_power(
+    data: Sequences, fits: list[Optimum], covariance: Floats, rng: np.random.Generator
+) -> Power:
+    """Return the signal's part in the variance of a token, the unit in which its SNR is 1.
+
+    (a·u)(a·u') = uᵀΣu' − σ² u·u' with the tokens' covariance Σ and σ² = tr Σ/d, for directions
+    from two halves, whose errors are independent. At least half of what makes I + Γ/power a
+    correlation matrix; and the whole variance when the directions do not agree, so that what
+    rests on nothing has an SNR near 1.
+    """
+    _, L, d = data.shape
+    U = np.stack([fit.direction for fit in fits], axis=1)
+    P = data.project(U).astype(np.float64)
+    products = np.einsum("kil,mil->km", P, P) / float(np.trace(data.pair_counts))
+    cosine = float(U[:, 0] @ U[:, 1])
+    whole = max(float(np.trace(products)) / 2, np.finfo(float).tiny)
+    if cosine**2 < min(AGREEMENT / d, 0.5):
+        return Power(whole, False)
+    noise = data.some(max(256, TRACE_NUMBERS // (L * d)), rng).total_variance() / d
+    power = float(np.sign(cosine) * (products[0, 1] - noise * cosine))
+    values = np.linalg.eigvalsh(covariance)
+    least = max(-values[0], values[-1] / (L - 1), np.finfo(float).tiny) / 2
+    return Power(float(np.clip(power, min(least, whole), whole)), True)
+
+
+class Judged(NamedTuple):
+    """Weights learned from all sequences, and what fits to each half show on the other half."""
+
+    best: Optimum  # from all sequences
+    fits: list[Optimum]  # from each half
+    held_out: HeldOut
+    power: Power
+
+    @property
+    def snr(self) -> float:
+        """SNR of the fitted weights on sequences held out."""
+        return 1 + float(self.held_out.fitted.mean()) / self.power.value
+
+
+def learn_and_judge(
+    data: Sequences,
+    halves: list[Sequences],
+    rng: np.random.Generator,
+    *,
+    signed: bool | str = "auto",
+    run: Callable[..., Iterable[Any]] = map,
+) -> Judged:
+    """Learn weights and a direction from all sequences, and judge them by their two halves.
+
+    With "auto", weights may be negative if that gives an SNR higher by 5 % on what is held out.
+    `run` may be the `map` of an executor with several threads.
+    """
+    if signed not in (True, False, "auto"):
+        raise invalid_argument("signed", "True, False or 'auto'", signed)
+    tried = (False, True) if signed == "auto" else (bool(signed),)
+    searches = list(run(Search, (data, *halves), rng.spawn(3)))
+    optima = list(run(_maximise, searches * len(tried), np.repeat(tried, 3).tolist()))
+    found = []
+    for best, *fits in (optima[k : k + 3] for k in range(0, len(optima), 3)):
+        held_out = judge(halves, fits)
+        power = signal_power(data, fits, held_out.covariance, rng)
+        found.append(Judged(best, fits, held_out, power))
+    if signed != "auto":
+        return found[0]
+    plain, with_signs = found
+    return with_signs if with_signs.snr > SIGNS_MUST_GAIN * plain.snr else plain
+
+
+def _maximise(search: Search, signed: bool) -> Optimum:
+    return search.maximise(signed=signed)
+
+
+def copies_apart(data: Sequences, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Return the number of the group of copies that each sequence belongs to.
+
+    Sequences are copies if they are so after pooling with random weights.
+    """
+    return copy_groups(data.pool(rng.standard_normal(data.shape[1])))
+
+
+def halves_of(
+    groups: NDArray[np.intp], rng: np.random.Generator
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the rows of two halves of about the same size that have no group in common."""
+    sizes = np.bincount(groups)
+    order = rng.permutation(len(sizes))
+    order = order[np.argsort(-sizes[order], kind="stable")]  # large groups first
+    half_of = np.empty(len(sizes), dtype=np.intp)
+    filled = np.zeros(2)
+    for group in order:
+        half = int(np.argmin(filled)) if filled[0] != filled[1] else int(rng.integers(2))
+        half_of[group] = half
+        filled[half] += sizes[group]
+    return np.flatnonzero(half_of[groups] == 0), np.flatnonzero(half_of[groups] == 1)
+
+
+def mean_interval(
+    values: Floats, groups: NDArray[np.intp], confidence: float
+) -> tuple[float, float]:
+    """Return a confidence interval of the mean of cross-fitted values, in groups of copies.
+
+    mean ± t √(1 + ρ) s, with s the standard error between groups, ρ = 0.2 for what the two halves
+    have in common (each half is the other's training set), and t Student's quantile with the
+    degrees of freedom of one half. A bootstrap of so few and so skewed values is too narrow.
+
+    Examples
+    --------
+    Copies do not count:
+
+    >>> x = np.array([1.0, 2.0, 4.0, 5.0, 3.0, 6.0])
+    >>> once = mean_interval(x, np.arange(6), 0.95)
+    >>> np.allclose(mean_interval(np.repeat(x, 3), np.repeat(np.arange(6), 3), 0.95), once)
+    True
+    """
+    from scipy.special import stdtrit
+
+    sizes = np.bincount(groups)
+    sizes, kept = sizes[sizes > 0], np.unique(groups, return_inverse=True)[1]
+    G, mean = len(sizes), float(values.mean())
+    deviations = np.bincount(kept, weights=values - mean)
+    error = np.sqrt(np.sum(deviations**2) * G / max(G - 1, 1)) / len(values)
+    quantile = stdtrit(max(G // 2 - 1, 1), (1 + confidence) / 2)
+    reach = float(quantile * np.sqrt(1 + HALVES_IN_COMMON) * error)
+    return mean - reach, mean + reach

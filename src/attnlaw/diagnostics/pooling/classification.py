@@ -17,7 +17,7 @@ from attnlaw.diagnostics.pooling.learning_curve import (
 )
 from attnlaw.diagnostics.pooling.moments import Basis
 from attnlaw.diagnostics.pooling.poolings import Rows, Run, standard_error
-from attnlaw.estimators.pooling_weights import trained_weights
+from attnlaw.estimators.alternation import trained_weights
 from attnlaw.theory.accuracy import gaussian_accuracy
 
 __all__ = [

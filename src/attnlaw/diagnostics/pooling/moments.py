@@ -16,8 +16,7 @@ from attnlaw.data.corpus_pass import count_corpus
 from attnlaw.data.corpus_statistics import CorpusStatistics
 from attnlaw.data.sequences import Sequences, TokenSequences
 from attnlaw.diagnostics.pooling.poolings import Run, pooling_weights, standard_error
-from attnlaw.estimators.gain import learn_and_judge
-from attnlaw.estimators.pooling_weights import normalised
+from attnlaw.estimators.pooling_weights import learn_and_judge, normalised
 from attnlaw.models import effective_vocabulary
 
 __all__ = [

@@ -25,13 +25,10 @@ from attnlaw.diagnostics.pooling.criteria import (
     single,
 )
 from attnlaw.diagnostics.pooling.poolings import Rows, Run, standard_error
+from attnlaw.estimators.alternation import trained_weights
 from attnlaw.estimators.fitted_pooling import FittedPooling, fit_pooling
 from attnlaw.estimators.pooling import POOLINGS, RowSpectrum
-from attnlaw.estimators.pooling_weights import (
-    PoolingWeights,
-    learn_pooling_weights,
-    trained_weights,
-)
+from attnlaw.estimators.pooling_weights import PoolingWeights, learn_pooling_weights
 from attnlaw.estimators.reliability import reliable_components
 
 __all__ = ["Found", "PoolingPipeline", "Trial", "Validation", "search", "validate"]
