@@ -16,7 +16,8 @@ import pytest
 
 from attnlaw._store import StoreError, checksum
 from attnlaw.data import corpora
-from attnlaw.sweeps import Sweep, corpus_statistics, dataset, open_sweep, run_sweep
+from attnlaw.sweeps import Sweep, corpus_statistics, open_sweep, run_sweep
+from attnlaw.sweeps import run as run_module
 from attnlaw.sweeps.store import JOURNAL, read_journal, read_manifest
 
 from .conftest import CHEAP
@@ -147,16 +148,16 @@ def test_no_fault_loses_a_saved_part_of_a_pass(tmp_path, monkeypatch, fault, str
 def test_results_that_do_not_read_back_leave_the_journal(tmp_path, monkeypatch):
     """A disk that tears a file in silence is noticed while the cells are still in the journal."""
     path = tmp_path / "store"
-    write = dataset._write
+    write = run_module._write
 
     def torn(data, partial):
         write(data, partial)
         os.truncate(partial, Path(partial).stat().st_size // 2)
 
-    monkeypatch.setattr(dataset, "_write", torn)
+    monkeypatch.setattr(run_module, "_write", torn)
     with pytest.raises(StoreError, match=r"results.nc must be writable, got .*read back"):
         run_sweep(Sweep(**CHEAP), path)
-    monkeypatch.setattr(dataset, "_write", write)
+    monkeypatch.setattr(run_module, "_write", write)
     calls = []
     run_sweep(Sweep(**CHEAP), path, progress=lambda *numbers: calls.append(numbers))
     assert calls == [(24, 24)]

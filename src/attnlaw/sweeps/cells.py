@@ -16,7 +16,6 @@ from attnlaw._machine import GIB, available_memory, require_memory
 from attnlaw._store import checksum
 from attnlaw.models import PooledSequences
 from attnlaw.results import Accuracy, Spike
-from attnlaw.sweeps import dataset
 from attnlaw.sweeps.grid import Sweep
 
 __all__ = [
@@ -163,7 +162,7 @@ COPIES = 4  # of all results that are in memory while the dataset is made and wr
 
 
 def rehearse(sweep: Sweep, n_jobs: int | None) -> None:
-    """Raise what some cell of the sweep, or its dataset, is bound to raise.
+    """Raise what some cell of the sweep is bound to raise.
 
     Parameters
     ----------
@@ -176,7 +175,6 @@ def rehearse(sweep: Sweep, n_jobs: int | None) -> None:
     _check_signs(sweep)
     if n_jobs is not None:
         _check_trials(sweep, n_jobs)
-    dataset.predicted(sweep)
 
 
 def _check_results(sweep: Sweep) -> None:

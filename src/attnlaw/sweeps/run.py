@@ -1,17 +1,22 @@
-"""Run a sweep, or what is left of it."""
+"""Run a sweep, or what is left of it; its results are a labelled dataset.
 
+Observed and predicted values stand side by side in it.
+"""
+
+import json
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from attnlaw._checks import count, invalid_argument
+from attnlaw._checks import Floats, RegimeWarning, count, invalid_argument
 from attnlaw._machine import one_blas_thread, require
-from attnlaw._store import require_room
-from attnlaw.sweeps import dataset
+from attnlaw._store import checksum, require_room
 from attnlaw.sweeps.cells import Results, compute, rehearse
 from attnlaw.sweeps.cluster import connected, on_dask
 from attnlaw.sweeps.grid import Sweep
@@ -108,6 +113,7 @@ def run_sweep(
             progress(sweep.n_cells, sweep.n_cells)
         return open_sweep(store)
     rehearse(sweep, n_jobs if scheduler is None else None)
+    _predicted(sweep)  # what the dataset would raise, before any cell is computed
     cluster = nullcontext() if scheduler is None else connected(scheduler, security)
     with cluster as client, writing(store, sweep):
         if not has_results(store):
@@ -115,7 +121,7 @@ def run_sweep(
             _compute_missing(sweep, store / JOURNAL, n_jobs, client, progress)
         elif progress is not None:
             progress(sweep.n_cells, sweep.n_cells)
-        put_results(store, lambda partial: dataset.save(_from_journal(store), partial))
+        put_results(store, lambda partial: _save(_from_journal(store), partial))
     return open_sweep(store)
 
 
@@ -153,7 +159,7 @@ def open_sweep(path: str | Path) -> "Dataset":
                     stacklevel=2,
                 )
             return data
-    return dataset.load(store / RESULTS)
+    return _load(store / RESULTS)
 
 
 def _compute_missing(
@@ -201,10 +207,141 @@ def _here(sweep: Sweep, cells: Sequence[int]) -> Results:
 def _from_journal(store: Path) -> "Dataset":
     sweep, software = read_manifest(store)
     done, values = read_journal(store / JOURNAL, sweep)
-    return dataset.labelled(sweep, done, values, software)
+    return _labelled(sweep, done, values, software)
 
 
 def _require_extras() -> None:
     """Raise the install hint before any work is done that could then not be saved."""
     for module in ("xarray", "netCDF4"):
         require(module, extra="sweeps", purpose="A sweep")
+
+
+NUMBERS = ("ridge", "vocab_ratio", "sample_ratio", "signal_norm")  # theory broadcasts over these
+
+MEANING = {
+    "top_eigenvalue": "eigenvalue λ of the sample covariance along the signal",
+    "squared_overlap": "squared overlap ζ of its eigenvector with the signal",
+    "bulk_edge": "right edge λ₊ of the noise bulk",
+    "population_eigenvalue": "eigenvalue ℓ of the population covariance along the signal",
+    "population_overlap": "squared overlap of its eigenvector with the signal",
+    "sample_overlap": "squared overlap of sample and population eigenvectors",
+    "mean_eigenvalue": "eigenvalue of the sample covariance along the mean of the table",
+    "is_detectable": "whether the signal leaves the bulk",
+    "accuracy": "share of test labels whose sign is right",
+    "mean_squared_error": "test error of the score",
+    "signal_gain": "gain A of the score: it is A (w·s) plus noise",
+    "noise_variance": "variance v of that noise",
+}
+
+
+def _labelled(
+    sweep: Sweep, done: NDArray[np.bool_], values: Floats, software: Mapping[str, str]
+) -> "Dataset":
+    """Return the dataset of a sweep from what its cells observed.
+
+    Parameters
+    ----------
+    sweep : Sweep
+        The grid.
+    done, values
+        As `read_journal` gives them. Cells that are not done are NaN in the dataset.
+    software : mapping
+        Versions, for the attributes.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``observed_…`` with the axes of the sweep and ``trial``, ``predicted_…`` with those axes
+        on which the theory depends, for each field of `Spike` (or `Accuracy`).
+    """
+    import xarray as xr
+
+    cell_axes = sweep.cell_axes
+    dims = [*(name for name in cell_axes if name != "first_trial"), "trial", *sweep.shared_axes]
+    sizes = {**{name: len(v) for name, v in sweep.axes.items()}, "trial": sweep.n_trials}
+    # cells × (field, trial, shared axes): bring the field to the front, join pieces of trials
+    columns = np.moveaxis(values, 1, 0).reshape(-1, *(sizes[name] for name in dims))
+    order = [*sweep.axes, "trial"]
+    complete = bool(done.all())
+    variables: dict[str, Any] = {}
+    for name, column in zip(sweep.result_fields, columns, strict=True):
+        observed = xr.DataArray(column, dims=dims).transpose(*order)
+        if name == "is_detectable" and complete:
+            observed = observed.astype(bool)
+        variables[f"observed_{name}"] = observed.assign_attrs(long_name=MEANING[name])
+    without_size = [name for name in sweep.axes if name != "dimension"]
+    for name, column in _predicted(sweep).items():
+        variables[f"predicted_{name}"] = (without_size, column, {"long_name": MEANING[name]})
+    coordinates = {**sweep.parameters, **{name: list(v) for name, v in sweep.axes.items()}}
+    coordinates["trial"] = np.arange(sweep.n_trials)
+    data = xr.Dataset(variables, coords=coordinates)
+    data.attrs = {
+        "title": "A sweep of attnlaw: observed by simulation, predicted by theory",
+        "sweep": json.dumps(sweep.as_mapping(), ensure_ascii=False),
+        "n_cells": sweep.n_cells,
+        "n_cells_missing": int((~done).sum()),
+        **{f"software_{name}": text for name, text in software.items()},
+    }
+    data.attrs["values_sha256"] = _values_digest(data)
+    return data
+
+
+def _save(data: "Dataset", path: Path) -> None:
+    """Write a dataset as NetCDF-4, which any language can read, and read it back."""
+    try:
+        _write(data, path)
+        is_sound = _values_digest(_load(path)) == data.attrs["values_sha256"]
+    except RuntimeError as error:  # all that the library says of a full disk is "HDF error"
+        raise OSError(f"{error}: is there room on the disk?") from error
+    except OSError as error:
+        raise OSError(error.errno, f"{error.strerror} when it is read back") from error
+    if not is_sound:
+        raise OSError("other numbers when it is read back")
+
+
+def _write(data: "Dataset", path: Path) -> None:
+    data.to_netcdf(path, engine="netcdf4")
+
+
+def _load(path: Path) -> "Dataset":
+    """Read a dataset into memory."""
+    import xarray as xr
+
+    return xr.load_dataset(path, engine="netcdf4")
+
+
+def _values_digest(data: "Dataset") -> str:
+    """Return the SHA-256 of all variables, by name: equal when every byte of them is."""
+    names = sorted(map(str, data.data_vars))
+    arrays = ((name, np.ascontiguousarray(data[name].values)) for name in names)
+    parts = ((f"{name} {x.dtype.str} {x.shape}", x.tobytes()) for name, x in arrays)
+    return checksum(chain.from_iterable(parts))
+
+
+def _predicted(sweep: Sweep) -> dict[str, NDArray[Any]]:
+    """Predict every point; one call covers the whole grid of ratios, signal norms and ridges.
+
+    Returns
+    -------
+    dict of arrays
+        For each field of the result, over the axes of the sweep without the dimension.
+    """
+    from attnlaw.theory import predict, predict_accuracy
+
+    axes = {name: v for name, v in sweep.axes.items() if name != "dimension"}
+    inner = [name for name in axes if name in NUMBERS]
+    outer = [name for name in axes if name not in inner]
+    grids = np.meshgrid(*(axes[name] for name in inner), indexing="ij", sparse=True)
+    numbers = dict(zip(inner, grids, strict=True))
+    shape = tuple(len(axes[name]) for name in inner)
+    columns: dict[str, list[Any]] = {name: [] for name in sweep.result_fields}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RegimeWarning)  # the observation stands beside it
+        for point in sweep.points(*outer):
+            here = {**sweep.parameters, **point, **numbers}
+            model = sweep.model(here)
+            result = predict_accuracy(model, here["ridge"]) if "ridge" in here else predict(model)
+            for name, column in columns.items():
+                column.append(np.broadcast_to(getattr(result, name), shape))
+    sizes = tuple(map(len, axes.values()))
+    return {name: np.reshape(column, sizes) for name, column in columns.items()}
