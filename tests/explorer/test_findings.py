@@ -2,12 +2,17 @@
 
 import numpy as np
 import pytest
-from attnlaw.explorer.heads_view import heads_view
 from drawn_heads import queries_and_keys, scores, softmax
 
 from attnlaw.diagnostics import inspect_heads
 from attnlaw.explorer.charts import Look
-from attnlaw.explorer.findings import HeadsFinding, TableFinding, find_in_example, find_in_file
+from attnlaw.explorer.findings import (
+    HeadsFinding,
+    TableFinding,
+    find_in_example,
+    find_in_file,
+    heads_view,
+)
 from attnlaw.explorer.frame import shown
 
 Q, K = queries_and_keys(4, 40, 10, np.random.default_rng(0))

@@ -100,15 +100,10 @@ def tour_remark(search: str | None) -> Any:
     following = TOUR[(k + 1) % len(TOUR)]
     return dmc.Alert(
         [
-            stop_sentence(TOUR[k]),
+            html.Span(TOUR[k].sentence),
             " ",
             dmc.Anchor(f"Next: {following.title}", href=following.link, className="tour"),
         ],
         title=f"{k + 1} of {len(TOUR)}: {TOUR[k].title}",
         color="blue", variant="light", py=6, className="notice", id="tour-remark",
     )  # fmt: skip
-
-
-def stop_sentence(stop: Stop) -> Any:
-    """Return the sentence of a stop."""
-    return html.Span(stop.sentence)

@@ -17,9 +17,9 @@ from attnlaw.explorer.findings import (
     TableFinding,
     find_in_example,
     find_in_file,
+    heads_view,
 )
 from attnlaw.explorer.frame import Page, Reading, View, notice, shown, tex
-from attnlaw.explorer.heads_view import heads_view
 from attnlaw.explorer.jobs import JOBS, register_simulation, simulation_panel
 from attnlaw.explorer.security import LARGEST_FILE, decoded, file_name, temporary_file
 from attnlaw.laws import BinnedSpectrum
