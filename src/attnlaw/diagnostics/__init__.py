@@ -1,10 +1,11 @@
 """What users' own data say about signal and noise: one function for each kind of data.
 
-============  =====================================================================
-``tables/``   `inspect_table`: the spectrum of an embedding table, its outliers
-``pooling/``  `advise_pooling`: which pooling of given texts does best what it is for
-``heads/``    `inspect_model`, `inspect_heads`: attention heads beside untrained ones
-============  =====================================================================
+=====================  =====================================================================
+``table_inspection``   `inspect_table`: outliers of an embedding table, and their tokens
+``table_noise``        the noise behind its bulk, and the held-out check of its law
+``pooling/``           `advise_pooling`: which pooling of given texts does best what it is for
+``heads/``             `inspect_model`, `inspect_heads`: attention heads beside untrained ones
+=====================  =====================================================================
 
 Each returns a report with numbers, notes and a verdict in words, which `attnlaw.plotting` draws.
 The readers of files are those of `attnlaw.data.readers`.
@@ -52,13 +53,13 @@ from attnlaw.diagnostics.pooling.moments import TokenStatistics
 from attnlaw.diagnostics.pooling.poolings import PositionComparison, PositionPooling
 from attnlaw.diagnostics.pooling.positions import compare_positions
 from attnlaw.diagnostics.pooling.search import PoolingPipeline, Trial
-from attnlaw.diagnostics.tables.inspection import (
+from attnlaw.diagnostics.table_inspection import (
     TableOutlier,
     TableReport,
     inspect_table,
     noise_law,
 )
-from attnlaw.diagnostics.tables.noise import SubsetCheck, check_subsets, population_spectrum
+from attnlaw.diagnostics.table_noise import SubsetCheck, check_subsets, population_spectrum
 
 __all__ = [
     "AttentionMaps",

@@ -41,7 +41,7 @@ from attnlaw.diagnostics.pooling.poolings import (
     pooling_weights,
     side_by_side,
 )
-from attnlaw.diagnostics.tables.noise import rank_groups
+from attnlaw.diagnostics.table_noise import rank_groups
 from attnlaw.estimators.outliers import outlier_test
 from attnlaw.laws.outliers import SpikedCovariance
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attnlaw.diagnostics import check_subsets, population_spectrum
-from attnlaw.diagnostics.tables.noise import distance_tolerance, row_scales, scale_atoms
+from attnlaw.diagnostics.table_noise import distance_tolerance, row_scales, scale_atoms
 from attnlaw.laws.separable import SeparableLaw
 
 D = 150

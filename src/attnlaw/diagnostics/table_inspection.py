@@ -12,7 +12,7 @@ from attnlaw.data.corpus_statistics import CorpusStatistics, as_statistics
 from attnlaw.data.covariance import pooled_covariance
 from attnlaw.data.masks import converted
 from attnlaw.data.readers import EmbeddingTable
-from attnlaw.diagnostics.tables.noise import (
+from attnlaw.diagnostics.table_noise import (
     SubsetCheck,
     check_subsets,
     population_spectrum,
