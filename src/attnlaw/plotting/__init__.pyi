@@ -1,12 +1,12 @@
 from . import style as style
-from .curves import plot_alignment as plot_alignment
-from .curves import plot_phase_diagram as plot_phase_diagram
-from .curves import plot_weights as plot_weights
 from .heads import draw_head as draw_head
 from .heads import draw_heads as draw_heads
 from .heads import heads_page as heads_page
 from .heads import plot_head as plot_head
 from .poolings import draw_positions as draw_positions
+from .poolings import plot_alignment as plot_alignment
+from .poolings import plot_phase_diagram as plot_phase_diagram
+from .poolings import plot_weights as plot_weights
 from .poolings import pooling_page as pooling_page
 from .spectra import draw_table as draw_table
 from .spectra import plot_law as plot_law

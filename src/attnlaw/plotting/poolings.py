@@ -1,24 +1,185 @@
-"""Pictures of weights of positions, and the page of a pooling advice."""
+"""Alignment, phase diagrams and weights of pooled sequences, and the page of a pooling advice."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from attnlaw._checks import choice, invalid_argument, real_array
 from attnlaw._machine import require
 from attnlaw.diagnostics import LearningCurve, PoolingAdvice, PositionComparison, PositionPooling
 from attnlaw.laws import SeparableLaw, bin_spectrum
+from attnlaw.models import PooledSequences
 from attnlaw.plotting import style
 from attnlaw.plotting.spectra import draw_binned, draw_outliers
+from attnlaw.plotting.style import current_axes
+from attnlaw.results import Spike
+from attnlaw.theory import predict, thresholds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_positions", "pooling_page"]
+__all__ = [
+    "draw_positions",
+    "plot_alignment",
+    "plot_phase_diagram",
+    "plot_weights",
+    "pooling_page",
+]
 
 _LOOK = {"trained": "optimal"}  # names of ours that share the colour of another
+
+FIELDS = {
+    "vocab_ratio": r"vocabulary ratio $\delta = d/V$",
+    "sample_ratio": r"sample ratio $\gamma = d/N$",
+    "signal_norm": r"signal norm $\|\mu\|$",
+}
+
+
+def plot_alignment(
+    models: PooledSequences | Mapping[str, PooledSequences],
+    observed: Spike | Mapping[str, Spike] | None = None,
+    ax: "Axes | None" = None,
+    *,
+    over: str = "signal_norm",
+) -> "Axes":
+    """Draw the squared overlap with the signal against the signal norm, or a ratio.
+
+    Parameters
+    ----------
+    models : PooledSequences, or several by label
+        Predictions are drawn as lines over their signal norms, arrays of one axis.
+    observed : Spike, or several by label, optional
+        What `simulate` returned for the same models: markers with two standard errors.
+    ax : matplotlib Axes, optional
+        Where to draw, and what is returned; a new figure by default.
+    over : "signal_norm", "vocab_ratio" or "sample_ratio"
+        The field that holds an array.
+
+    Examples
+    --------
+    >>> import attnlaw as al
+    >>> model = al.PooledSequences(
+    ...     vocab_ratio=0.5, sample_ratio=0.4, signal_norm=np.linspace(0, 2, 50),
+    ...     correlation=al.prefix_correlation(20, prefix=5), weights="causal",
+    ... )
+    >>> plot_alignment(model).get_ylabel()
+    'squared overlap with the signal'
+    """
+    choice("over", over, tuple(FIELDS))
+    several = models if isinstance(models, Mapping) else {"": models}
+    seen = observed if isinstance(observed, Mapping) else {"": observed}
+    with style.sheet():
+        ax = current_axes(ax)
+        for i, (label, model) in enumerate(several.items()):
+            norms = real_array(over, getattr(model, over), ndim=1)
+            colour, marker = _look(label, i)
+            line = predict(model).squared_overlap
+            ax.plot(norms, line, color=colour, label=label or "predicted")
+            spike = seen.get(label)
+            if spike is not None:
+                values = np.asarray(spike.squared_overlap)
+                error = values.std(axis=0, ddof=1) / np.sqrt(len(values))
+                ax.errorbar(norms, values.mean(axis=0), 2 * error, fmt=marker, color=colour)
+        ax.set_xlabel(FIELDS[over])
+        ax.set_ylabel("squared overlap with the signal")
+        ax.set_ylim(-0.02, 1.02)
+        ax.legend()
+    return ax
+
+
+def plot_phase_diagram(
+    model: PooledSequences,
+    *,
+    x: Mapping[str, ArrayLike] | None = None,
+    y: Mapping[str, ArrayLike] | None = None,
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """Draw the squared overlap over two parameters of a model, and the line of its threshold.
+
+    Parameters
+    ----------
+    model : PooledSequences
+        What stays as it is.
+    x, y : mapping of one item
+        A field of the model and its values: ``x={"signal_norm": np.linspace(0, 2, 200)}`` (the
+        default) against ``y={"vocab_ratio": np.linspace(0, 1, 200)}`` (the default).
+    ax : matplotlib Axes, optional
+        Where to draw, and what is returned; a new figure by default.
+
+    Examples
+    --------
+    >>> import attnlaw as al
+    >>> model = al.PooledSequences(
+    ...     vocab_ratio=0.5, sample_ratio=0.4, signal_norm=1.0,
+    ...     correlation=al.prefix_correlation(20, prefix=5), weights="optimal",
+    ... )
+    >>> len(plot_phase_diagram(model).collections)      # the map, and the line of the threshold
+    2
+    """
+    x_name, x_values = _axis("x", x or {"signal_norm": np.linspace(0, 2, 200)})
+    y_name, y_values = _axis("y", y or {"vocab_ratio": np.linspace(0, 1, 200)})
+    changes: dict[str, Any] = {x_name: x_values[None, :], y_name: y_values[:, None]}
+    everywhere = replace(model, **changes)
+    zeta = np.asarray(predict(everywhere).squared_overlap)
+    critical = np.asarray(thresholds(everywhere).sample_signal)
+    above = np.broadcast_to(np.asarray(everywhere.signal_norm) - critical, zeta.shape)
+    with style.sheet():
+        ax = current_axes(ax)
+        image = ax.pcolormesh(x_values, y_values, zeta, vmin=0, vmax=1, shading="auto")
+        if above.min() < 0 < above.max():
+            ax.contour(x_values, y_values, above, levels=[0], colors="white", linestyles="--")
+        ax.figure.colorbar(image, ax=ax, label="squared overlap with the signal")
+        ax.set_xlabel(FIELDS[x_name])
+        ax.set_ylabel(FIELDS[y_name])
+    return ax
+
+
+def _axis(argument: str, given: Mapping[str, ArrayLike]) -> tuple[str, np.ndarray]:
+    """Return the field and the values of an axis, checked."""
+    if len(given) != 1 or (name := next(iter(given))) not in FIELDS:
+        raise invalid_argument(argument, "one of " + ", ".join(FIELDS) + " with its values", given)
+    return name, real_array(name, given[name], ndim=1)
+
+
+def plot_weights(weights: ArrayLike | Mapping[str, ArrayLike], ax: "Axes | None" = None) -> "Axes":
+    """Draw pooling weights by position, scaled to a mean size of one.
+
+    Parameters
+    ----------
+    weights : array of shape (length,), or several by label
+        w.
+    ax : matplotlib Axes, optional
+        Where to draw, and what is returned; a new figure by default.
+
+    Examples
+    --------
+    >>> import attnlaw as al
+    >>> plot_weights({"mean": al.mean_weights(8), "causal": al.causal_weights(8)}).get_xlabel()
+    'position'
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    several = weights if isinstance(weights, Mapping) else {"": weights}
+    with style.sheet():
+        ax = current_axes(ax)
+        for i, (label, values) in enumerate(several.items()):
+            w = real_array("weights", values, ndim=1)
+            scaled = w * (len(w) / np.abs(w).sum())
+            colour, marker = _look(label, i)
+            marks: dict[str, Any] = {"marker": marker} if len(w) <= 32 else {}
+            ax.plot(np.arange(1, len(w) + 1), scaled, color=colour, label=label, **marks)
+        ax.axhline(0, color=style.EDGE, lw=0.8)
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        ax.set_xlabel("position")
+        ax.set_ylabel("weight, mean = 1")
+        if any(several):
+            ax.legend()
+    return ax
 
 
 def draw_positions(advice: PositionComparison) -> "Figure":
@@ -41,19 +202,13 @@ def _draw_merit(axes: "Axes", advice: PositionComparison) -> None:
     for place, candidate in zip(places, advice.candidates, strict=True):
         interval = candidate.accuracy_interval or candidate.snr_interval
         value = candidate.snr if candidate.accuracy is None else candidate.accuracy
-        colour, marker = _look(candidate)
+        colour, marker = _look(candidate.name)
         axes.plot(interval, [place, place], color=colour, lw=2)
         axes.plot(value, place, marker, color=colour)
         if candidate.predicted_accuracies is not None:
-            axes.plot(
-                candidate.predicted_accuracies[0],
-                place,
-                "|",
-                ms=14,
-                mew=2,
-                color="black",  # the colour of a prediction is taken by causal weights
-                label="predicted" if place == 0 else None,
-            )
+            label = "predicted" if place == 0 else None
+            bar: dict[str, Any] = {"ms": 14, "mew": 2, "color": "black"}  # vermilion is taken
+            axes.plot(candidate.predicted_accuracies[0], place, "|", label=label, **bar)
     if advice.majority_accuracy is not None:
         axes.axvline(
             advice.majority_accuracy, color=style.EDGE, lw=1, ls=":", label="largest class"
@@ -67,25 +222,8 @@ def _draw_merit(axes: "Axes", advice: PositionComparison) -> None:
 
 
 def _draw_weights(axes: "Axes", advice: PositionComparison) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    positions = np.arange(1, advice.length + 1)
-    for candidate in advice.candidates:
-        colour, marker = _look(candidate)
-        axes.plot(
-            positions,
-            advice.length * candidate.weights / np.abs(candidate.weights).sum(),
-            color=colour,
-            marker=marker if advice.length <= 32 else None,
-            ms=3,
-            lw=1.2,
-            label=candidate.name,
-        )
-    axes.axhline(0, color=style.EDGE, lw=0.8)
+    plot_weights({candidate.name: candidate.weights for candidate in advice.candidates}, axes)
     axes.set_yscale("symlog", linthresh=1)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_xlabel("position")
-    axes.set_ylabel("weight, mean = 1")
     axes.set_title("weights")
     axes.legend(ncols=2)
 
@@ -102,9 +240,10 @@ def _draw_spectrum(axes: "Axes", candidate: PositionPooling, n_samples: int) -> 
     axes.legend()
 
 
-def _look(candidate: PositionPooling) -> tuple[str, str]:
-    name = _LOOK.get(candidate.name, candidate.name)
-    return style.WEIGHTINGS[name], style.WEIGHTING_MARKERS[name]
+def _look(label: str, i: int = 0) -> tuple[str, str]:
+    """Return the colour and the marker of a pooling; of others, those of the i-th line."""
+    name = _LOOK.get(label, label)
+    return style.WEIGHTINGS.get(name, f"C{i}"), style.WEIGHTING_MARKERS.get(name, "o")
 
 
 PAGE = """<!doctype html>
@@ -160,20 +299,12 @@ def pooling_page(advice: PoolingAdvice) -> str:
         parts.append(_table(heads, rows))
     parts.append("<h2>What was tried</h2>")
     parts.append("<p>Scores of a search, which are optimistic; more texts, better known.</p>")
+    tried = [
+        (t.pipeline.name, _shown(t.score, unit), _shown(t.gain, unit, "+"), str(t.n_texts))
+        for t in advice.trials
+    ]
     parts.append(
-        _table(
-            ("pooling", "score", "gain on the mean", "texts"),
-            [
-                (
-                    t.pipeline.name,
-                    _shown(t.score, unit),
-                    _shown(t.gain, unit, "+"),
-                    str(t.n_texts),
-                )
-                for t in advice.trials
-            ],
-            advice.best.name,
-        )
+        _table(("pooling", "score", "gain on the mean", "texts"), tried, advice.best.name)
     )
     if advice.notes:
         notes = "".join(f"<li>{escape(note)}</li>" for note in advice.notes)
