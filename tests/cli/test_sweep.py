@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from interruptible import heed_interrupts
 
-from attnlaw.cli.sweep import RunBar
+from attnlaw.cli.output import RunBar
 from attnlaw.sweeps import load_sweep, open_sweep
 
 GRID = """
@@ -54,7 +54,7 @@ def test_json_is_one_document(run_json, grid, tmp_path):
 
 
 def test_a_log_gets_a_line_now_and_then(run, grid, tmp_path, monkeypatch):
-    monkeypatch.setattr("attnlaw.cli.sweep.LINE_SECONDS", 0)
+    monkeypatch.setattr("attnlaw.cli.output.LINE_SECONDS", 0)
     code, _, err = run("sweep", str(grid), "--out", str(tmp_path / "store"), "--jobs", "1")
     assert code == 0
     lines = err.splitlines()

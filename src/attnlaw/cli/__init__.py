@@ -30,6 +30,9 @@ COMMANDS = {
 }
 
 PLACES = {
+    "corpus": "sweep:corpus",
+    "table": "inspection:table",
+    "heads": "inspection:heads",
     "plan": "predict:plan",
     "weights": "predict:weights",
     "classes": "models:classes",

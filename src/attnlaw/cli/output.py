@@ -8,10 +8,13 @@ import os
 import re
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
+from datetime import timedelta
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from attnlaw.models import PooledSequences
 
 __all__ = [
+    "RunBar",
     "describe_model",
     "print_csv",
     "print_json",
@@ -42,6 +46,8 @@ __all__ = [
     "shown",
     "working",
 ]
+
+LINE_SECONDS = 60  # between lines of a log
 
 
 def print_json(document: Any) -> None:
@@ -126,6 +132,70 @@ def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
     with Progress(console=console, transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda done: bar.update(task, completed=done)
+
+
+class RunBar:
+    """The cells done and the time left on stderr: a bar, or now and then a line in a log."""
+
+    def __init__(self, n_cells: int | None, what: str = "cells") -> None:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        console = Console(stderr=True)
+        self.n_done, self._what = 0, what
+        self._begun: tuple[float, int] | None = None  # when, with how many cells done
+        self._last_line = time.monotonic()
+        self._progress = Progress(
+            TextColumn(what),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("· left"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+            speed_estimate_period=600,  # cells differ in size
+        )
+        self._task = self._progress.add_task(what, total=n_cells)
+
+    def show(self, n_done: int, n_cells: int) -> None:
+        """Show how far the run is."""
+        if n_done < self.n_done:  # another pass
+            self._begun = None
+        self.n_done = n_done
+        if self._begun is None:  # what an earlier run has done says nothing about the time left
+            self._progress.reset(self._task, completed=n_done, total=n_cells)
+        else:
+            self._progress.update(self._task, completed=n_done)
+        now = time.monotonic()
+        begun, n_before = self._begun = self._begun or (now, n_done)
+        if self._progress.disable and now > self._last_line + LINE_SECONDS and n_done > n_before:
+            left = timedelta(
+                seconds=round((now - begun) * (n_cells - n_done) / (n_done - n_before))
+            )
+            say(f"attnlaw: {n_done:,} of {n_cells:,} {self._what} done, {left} left", err=True)
+            self._last_line = now
+
+    def __enter__(self) -> None:
+        if not self._progress.disable:  # else older versions of rich print an empty line
+            self._progress.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._progress.disable:
+            self._progress.stop()
 
 
 def _jsonable(value: Any) -> Any:

@@ -1,27 +1,27 @@
-"""`attnlaw sweep`: a grid of models, observed beside its predictions."""
+"""`attnlaw sweep`, a grid of models beside its predictions; `attnlaw corpus`, a pass over texts.
+
+Both compute on local processes or on a cluster, show the time left, and go on after a stop.
+"""
 
 import logging
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from attnlaw._machine import n_cores, require
-from attnlaw.cli.options import json_option
-from attnlaw.cli.output import print_json
+from attnlaw.cli.options import json_option, numbers
+from attnlaw.cli.output import RunBar, print_json, print_table, save_json
 from attnlaw.cli.program import say
 
 if TYPE_CHECKING:
     from xarray import Dataset
 
-__all__ = ["RunBar", "cluster_from", "command", "resumable", "worker_options"]
+    from attnlaw.data.corpus_statistics import CorpusStatistics
 
-LINE_SECONDS = 60  # between lines of a log
+__all__ = ["command", "corpus"]
 
 EPILOG = """\b
 Examples:
@@ -32,7 +32,7 @@ Examples:
 """
 
 
-def worker_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def _worker_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that say who computes."""
     options = (
         click.option(
@@ -59,7 +59,7 @@ def worker_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def cluster_from(
+def _cluster(
     jobs: int | None,
     scheduler: str | None,
     scheduler_file: Path | None,
@@ -80,10 +80,14 @@ def cluster_from(
 
 
 @contextmanager
-def resumable(ctx: click.Context, bar: "RunBar", unit: str) -> Iterator[None]:
+def _resumable(ctx: click.Context, bar: RunBar, unit: str) -> Iterator[None]:
     """Show how far a run is, and end one that is interrupted or fails with a sentence."""
+    before = logging.root.manager.disable
+    logging.disable(
+        logging.CRITICAL
+    )  # Dask's accounts of lost connections: what matters is raised
     try:
-        with bar, without_logs():
+        with bar:
             yield
     except KeyboardInterrupt:
         say(
@@ -96,6 +100,8 @@ def resumable(ctx: click.Context, bar: "RunBar", unit: str) -> Iterator[None]:
         raise click.ClickException(
             " ".join([str(error), *getattr(error, "__notes__", [])])
         ) from None
+    finally:
+        logging.disable(before)
 
 
 @click.command(epilog=EPILOG)
@@ -106,7 +112,7 @@ def resumable(ctx: click.Context, bar: "RunBar", unit: str) -> Iterator[None]:
     required=True,
     help="Directory of the store: a new one, or one to go on with.",
 )
-@worker_options
+@_worker_options
 @json_option
 @click.pass_context
 def command(
@@ -114,12 +120,8 @@ def command(
     grid: Path,
     out: Path,
     jobs: int | None,
-    scheduler: str | None,
-    scheduler_file: Path | None,
-    tls_ca_file: str | None,
-    tls_cert: str | None,
-    tls_key: str | None,
     as_json: bool,
+    **workers: Any,
 ) -> None:
     """Observe every model of the grid that the TOML file GRID describes.
 
@@ -130,13 +132,11 @@ def command(
     """
     from attnlaw.sweeps import load_sweep, run_sweep
 
-    cluster, security = cluster_from(
-        jobs, scheduler, scheduler_file, tls_ca_file, tls_cert, tls_key
-    )
+    cluster, security = _cluster(jobs, **workers)
     sweep = load_sweep(grid)
     n_jobs = 1 if cluster is not None else min(jobs or n_cores(), sweep.n_cells)
     bar = RunBar(sweep.n_cells)
-    with resumable(ctx, bar, f" of {sweep.n_cells:,} cells"):
+    with _resumable(ctx, bar, f" of {sweep.n_cells:,} cells"):
         data = run_sweep(
             sweep,
             out,
@@ -164,81 +164,6 @@ def _security(ca_file: str | None, certificate: str | None, key: str | None) -> 
     distributed: Any = require("distributed", extra="cluster", purpose="A sweep on a cluster")
     kept = {name: file for name, file in given.items() if file is not None}
     return distributed.Security(require_encryption=True, **kept)
-
-
-@contextmanager
-def without_logs() -> Iterator[None]:
-    """Keep Dask's accounts of lost connections off the terminal: what matters is raised."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.disable(before)
-
-
-class RunBar:
-    """The cells done and the time left on stderr: a bar, or now and then a line in a log."""
-
-    def __init__(self, n_cells: int | None, what: str = "cells") -> None:
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
-
-        console = Console(stderr=True)
-        self.n_done, self._what = 0, what
-        self._begun: tuple[float, int] | None = None  # when, with how many cells done
-        self._last_line = time.monotonic()
-        self._progress = Progress(
-            TextColumn(what),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("· left"),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-            speed_estimate_period=600,  # cells differ in size
-        )
-        self._task = self._progress.add_task(what, total=n_cells)
-
-    def show(self, n_done: int, n_cells: int) -> None:
-        """Show how far the run is."""
-        if n_done < self.n_done:  # another pass
-            self._begun = None
-        self.n_done = n_done
-        if self._begun is None:  # what an earlier run has done says nothing about the time left
-            self._progress.reset(self._task, completed=n_done, total=n_cells)
-        else:
-            self._progress.update(self._task, completed=n_done)
-        now = time.monotonic()
-        begun, n_before = self._begun = self._begun or (now, n_done)
-        if self._progress.disable and now > self._last_line + LINE_SECONDS and n_done > n_before:
-            left = timedelta(
-                seconds=round((now - begun) * (n_cells - n_done) / (n_done - n_before))
-            )
-            say(f"attnlaw: {n_done:,} of {n_cells:,} {self._what} done, {left} left", err=True)
-            self._last_line = now
-
-    def __enter__(self) -> None:
-        if not self._progress.disable:  # else older versions of rich print an empty line
-            self._progress.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if not self._progress.disable:
-            self._progress.stop()
 
 
 def _summary(data: "Dataset", out: Path) -> dict[str, Any]:
@@ -269,3 +194,149 @@ def _facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ),
         ("open with", f"attnlaw.sweeps.open_sweep({summary['store']!r})"),
     ]
+
+
+CORPUS_EPILOG = """\b
+Examples:
+  attnlaw corpus ids.npy --table model.gguf --out pass
+  attnlaw corpus part-0.parquet part-1.parquet --column input_ids --table model.gguf --out pass
+  attnlaw corpus posts.jsonl --label group --table table.npy --sif 1e-4,3e-4,1e-3 --out pass
+  attnlaw corpus ids.npy --out pass --scheduler tcp://10.0.0.1:8786 --json
+"""
+
+
+@click.command(epilog=CORPUS_EPILOG)
+@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    required=True,
+    help="Directory of the pass: a new one, or one to go on with.",
+)
+@click.option("--table", type=click.Path(path_type=Path), help="Embeddings of the tokens.")
+@click.option("--sif", metavar="NUMBERS", help="Values a of smooth inverse frequency.")
+@click.option("--column", default="tokens", show_default=True, help="Where the lists are.")
+@click.option("--label", metavar="COLUMN", help="Column with the class of each row.")
+@click.option("--max-length", type=click.IntRange(min=1), default=512, show_default=True)
+@click.option("--vocab-size", type=click.IntRange(min=1), help="Of ids without a table.")
+@click.option(
+    "--pairs",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Count pairs among so many of the most frequent tokens.",
+)
+@click.option("--double", is_flag=True, help="Double precision in place of single.")
+@click.option("--components", type=click.IntRange(min=1), default=8, show_default=True)
+@_worker_options
+@json_option
+@click.pass_context
+def corpus(
+    ctx: click.Context,
+    /,
+    files: tuple[Path, ...],
+    out: Path,
+    table: Path | None,
+    sif: str | None,
+    column: str,
+    label: str | None,
+    max_length: int,
+    vocab_size: int | None,
+    pairs: int,
+    double: bool,
+    components: int,
+    jobs: int | None,
+    as_json: bool,
+    **workers: Any,
+) -> None:
+    """Count tokens and find the covariance of pooled sequences in one pass over FILES.
+
+    FILES are .npy, .parquet, .arrow or .jsonl files, or Zarr folders, with token ids or with
+    vectors, and need not fit in memory. Killed at any moment, the same command goes on where it
+    stopped. What is found is written to DIRECTORY/statistics.npz, which `attnlaw pool --corpus`
+    and `attnlaw table --corpus` read.
+    """
+    from attnlaw.sweeps import corpus_statistics
+
+    cluster, security = _cluster(jobs, **workers)
+    bar = RunBar(None, "chunks")
+    with _resumable(ctx, bar, " chunks"):
+        found = corpus_statistics(
+            list(files),
+            table,
+            sif=None if sif is None else numbers("sif", sif),
+            column=column,
+            label=label,
+            max_length=max_length,
+            n_vocab=vocab_size,
+            pairs=pairs,
+            dtype="float64" if double else "float32",
+            store=out / "pass",
+            n_jobs=1 if cluster is not None else jobs or n_cores(),
+            scheduler=cluster,
+            security=security,
+            progress=bar.show,
+        )
+    found.save(out / "statistics.npz")
+    summary = _corpus_summary(found, out, components)
+    save_json(out / "corpus.json", summary)
+    if as_json:
+        print_json(summary)
+    else:
+        _print_corpus(summary)
+
+
+def _corpus_summary(found: "CorpusStatistics", out: Path, components: int) -> dict[str, Any]:
+    from attnlaw import effective_vocabulary, reliable_components, signal_components
+
+    summary: dict[str, Any] = {
+        "statistics": str(out / "statistics.npz"),
+        "n_sequences": found.n_sequences,
+    }
+    if found.n_tokens:
+        summary |= {
+            "n_tokens": found.n_tokens,
+            "mean_length": found.n_tokens / found.n_sequences,
+            "distinct_tokens": int((found.token_counts > 0).sum()),
+            "effective_vocabulary": effective_vocabulary(found.frequencies),
+        }
+    if found.classes:
+        summary["classes"] = dict(zip(found.classes, found.class_counts.tolist(), strict=True))
+    if found.pooled:
+        d = len(found.pooled[0].mean)
+        summary["dimension"] = d
+        summary["components"] = []
+        for k in range(len(found.pooled)):
+            fitted, held_out = found.held_out_variances(min(components, d), k)
+            one = found.weighting(k)
+            summary["components"].append(
+                {
+                    "a": None if found.a is None else float(found.a[k]),
+                    "eigenvalues": fitted.tolist(),
+                    "held_out_variances": held_out.tolist(),
+                    "n_reliable": reliable_components(one).n_reliable,
+                    "n_detected": signal_components(one).test.n_signals,
+                }
+            )
+    return summary
+
+
+def _print_corpus(summary: dict[str, Any]) -> None:
+    plain = ("n_sequences", "n_tokens", "mean_length", "distinct_tokens", "effective_vocabulary")
+    facts = [
+        (name.removeprefix("n_").replace("_", " "), summary[name])
+        for name in plain
+        if name in summary
+    ]
+    if "classes" in summary:
+        facts.append(("classes", len(summary["classes"])))
+    print_table(["corpus", ""], facts)
+    for part in summary.get("components", [])[:3]:
+        what = "component" if part["a"] is None else f"component (a = {part['a']:.3g})"
+        pairs = zip(part["eigenvalues"], part["held_out_variances"], strict=True)
+        rows = [[k, *pair] for k, pair in enumerate(pairs, start=1)]
+        print_table([what, "eigenvalue", "held-out variance"], rows)
+        say(
+            f"{part['n_reliable']} components are reproduced by the other half, "
+            f"{part['n_detected']} are more than noise"
+        )
+    say(f"statistics in {summary['statistics']}")

@@ -1,4 +1,4 @@
-"""`attnlaw heads`: trained or not, what heads are made of, and how much they matter."""
+"""`attnlaw table`: what an embedding table holds; `attnlaw heads`: what attention heads do."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,11 +19,136 @@ from attnlaw.cli.output import (
 from attnlaw.cli.program import say
 
 if TYPE_CHECKING:
-    from attnlaw.diagnostics import AttentionMaps, HeadFinding, HeadsReport
+    from attnlaw.diagnostics import (
+        AttentionMaps,
+        HeadFinding,
+        HeadsReport,
+        TableOutlier,
+        TableReport,
+    )
 
-__all__ = ["command"]
+__all__ = [
+    "heads",
+    "table",
+]
 
-EPILOG = """\b
+TABLE_EPILOG = """\b
+Examples:
+  attnlaw table model.gguf
+  attnlaw table model.safetensors --tensor wte.weight --out findings
+  attnlaw table path/to/huggingface-folder --json
+  attnlaw table model.gguf --corpus pass/statistics.npz
+  attnlaw table model.safetensors --list
+"""
+
+
+@click.command(epilog=TABLE_EPILOG)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--tensor", metavar="NAME", help="Which array of the file.")
+@click.option(
+    "--vocabulary",
+    type=click.Path(path_type=Path),
+    help="File with the words: tokenizer.json, vocab.json or vocab.txt.",
+)
+@click.option(
+    "--corpus",
+    type=click.Path(path_type=Path),
+    help="What `attnlaw corpus` found of token ids: outliers beside their frequencies.",
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for table.png and table.json.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--list", "only_list", is_flag=True, help="Name the arrays in FILE and stop.")
+@json_option
+def table(
+    file: Path,
+    tensor: str | None,
+    vocabulary: Path | None,
+    corpus: Path | None,
+    out: Path | None,
+    seed: int,
+    only_list: bool,
+    as_json: bool,
+) -> None:
+    """Inspect an embedding table: noise, outliers and their tokens, and a check that can fail.
+
+    FILE is a .npy, .npz, .safetensors or .gguf file, or a local Hugging Face folder.
+    """
+    from attnlaw.diagnostics import inspect_table, read_table
+
+    if only_list:
+        _print_arrays(file)
+        return
+    with working("reading the table"):
+        vectors = read_table(file, tensor, vocabulary=vocabulary)
+    with working("finding its spectrum"):
+        report = inspect_table(vectors, corpus=corpus, rng=seed)
+    if out is not None:
+        from attnlaw.plotting import draw_table
+
+        save_picture(out / "table.png", draw_table(report))
+        save_json(out / "table.json", report)
+    if as_json:
+        print_json(report)
+    else:
+        _print_table_report(report)
+
+
+def _print_table_report(report: "TableReport") -> None:
+    say(report.source)
+    facts = [
+        ("tokens × dimensions", f"{report.n_vocab} × {report.dimension}"),
+        ("δ = d/V", report.vocab_ratio),
+        ("effective rank", report.effective_rank),
+        ("share of the mean", f"{report.mean_share:.1%}"),
+        ("spread of squared lengths", f"{report.length_spread:.1%}"),
+        ("edge of the noise", report.bulk_edge),
+    ]
+    if report.n_occurring is not None:
+        facts += [
+            ("tokens that occur in the corpus", report.n_occurring),
+            ("effective vocabulary", report.effective_vocabulary),
+        ]
+    if report.check is not None:
+        facts += [
+            ("check: distance to the law", f"{report.check.distance:.2%}"),
+            ("       with equal lengths", f"{report.check.silverstein_distance:.2%}"),
+            ("       explained by chance", f"{report.check.tolerance:.2%}"),
+        ]
+    print_table(["table", ""], facts)
+    if report.outliers:
+        known = report.n_occurring is not None
+        rows = []
+        for j, o in enumerate(report.outliers, start=1):
+            row = [j, o.eigenvalue, f"{o.share_of_variance:.2%}", f"{o.p_value:.1e}"]
+            frequency = o.frequency_correlation
+            row += ["–" if frequency is None else f"{frequency:+.2f}"] * known
+            rows.append([*row, _words(o)])
+        headings = ["outlier", "eigenvalue", "variance", "p", *["with frequency"] * known]
+        print_table([*headings, "tokens"], rows)
+    for note in report.notes:
+        say(f"Note: {note}")
+    say(report.verdict)
+
+
+def _words(outlier: "TableOutlier") -> str:
+    high, low = outlier.highest_tokens, outlier.lowest_tokens
+    return " ".join(map(repr, high[:4])) + " … " + " ".join(map(repr, low[:4]))
+
+
+def _print_arrays(path: Path) -> None:
+    """Name the arrays of a file, for --list."""
+    from attnlaw.diagnostics import list_arrays
+
+    entries = list_arrays(path).values()
+    rows = [[e.name, "×".join(map(str, e.shape)), e.dtype] for e in entries]
+    print_table(["array", "shape", "type"], rows)
+
+
+HEADS_EPILOG = """\b
 Examples:
   attnlaw heads path/to/huggingface-folder --text-file article.txt --out findings
   attnlaw heads model.gguf --text-file one.txt --text-file two.txt --ablate head --out findings
@@ -33,7 +158,7 @@ Examples:
 """
 
 
-@click.command(epilog=EPILOG)
+@click.command(epilog=HEADS_EPILOG)
 @click.argument("data", type=click.Path(path_type=Path))
 @click.option("--text", multiple=True, metavar="TEXT", help="What a model reads; may be repeated.")
 @click.option(
@@ -99,7 +224,7 @@ Examples:
 )
 @click.option("--list", "only_list", is_flag=True, help="Name the arrays in DATA and stop.")
 @json_option
-def command(
+def heads(
     data: Path,
     text: tuple[str, ...],
     text_file: tuple[Path, ...],
@@ -127,12 +252,10 @@ def command(
     found untrained-like, uniform, quieter, sink, positional, duplicate-token, induction, content
     or mixed.
     """
-    from attnlaw.diagnostics import inspect_heads, list_arrays, read_attention
+    from attnlaw.diagnostics import inspect_heads, read_attention
 
     if only_list:
-        entries = list_arrays(data).values()
-        shapes = [[e.name, "×".join(map(str, e.shape)), e.dtype] for e in entries]
-        print_table(["array", "shape", "type"], shapes)
+        _print_arrays(data)
         return
     if not data.exists():
         raise click.UsageError(f"No such file or folder: {data}")
@@ -161,11 +284,11 @@ def command(
                 **options,
             )
     if out is not None:
-        _save(out, report, maps)
+        _save_heads(out, report, maps)
     if as_json:
         print_json(report)
     else:
-        _print_report(report, rows)
+        _print_heads_report(report, rows)
 
 
 def _of_model(
@@ -178,17 +301,11 @@ def _of_model(
     out: Path | None,
     options: dict[str, Any],
 ) -> tuple["HeadsReport", "AttentionMaps"]:
-    from attnlaw.diagnostics import (
-        ablate_heads,
-        inspect_model,
-        load_model,
-        model_attention,
-        with_ablation,
-    )
+    from attnlaw import diagnostics
 
     contents = [file.read_text(encoding="utf-8", errors="replace") for file in text_file]
     with working("loading the model"):
-        model = load_model(data)
+        model = diagnostics.load_model(data)
     read = [model.read(one, tokens) for one in text]
     for file, content in zip(text_file, contents, strict=True):
         try:
@@ -196,20 +313,20 @@ def _of_model(
         except ValueError as error:  # a text that is too short
             raise ValueError(str(error).replace("text", str(file), 1)) from None
     with progress_bar("comparing heads", 1000) as advance_to:
-        report = inspect_model(
+        report = diagnostics.inspect_model(
             model, read, max_tokens=tokens, progress=_share(advance_to), **options
         )
-    maps = model_attention(model, read[0])
+    maps = diagnostics.model_attention(model, read[0])
     if ablate is not None:
         journal = None
         if out is not None:
-            _save(out, report, maps)  # what is known if the rest is stopped
+            _save_heads(out, report, maps)  # what is known if the rest is stopped
             journal = out / f"ablation-{ablate}.json"
         with progress_bar("ablating", 1000) as advance_to:
-            distances = ablate_heads(
+            distances = diagnostics.ablate_heads(
                 model, read, by=ablate, journal=journal, progress=_share(advance_to)
             )
-        report = with_ablation(report, distances)
+        report = diagnostics.with_ablation(report, distances)
     return report, maps
 
 
@@ -217,7 +334,7 @@ def _share(advance_to: Callable[[int], None]) -> Callable[[float], None]:
     return lambda share: advance_to(round(1000 * share))
 
 
-def _save(out: Path, report: "HeadsReport", maps: "AttentionMaps") -> None:
+def _save_heads(out: Path, report: "HeadsReport", maps: "AttentionMaps") -> None:
     import csv
     import io
 
@@ -234,7 +351,7 @@ def _save(out: Path, report: "HeadsReport", maps: "AttentionMaps") -> None:
     save_picture(out / "heads.png", draw_heads(report))
 
 
-def _print_report(report: "HeadsReport", rows: int | None) -> None:
+def _print_heads_report(report: "HeadsReport", rows: int | None) -> None:
     lengths = "+".join(map(str, report.n_tokens))
     say(
         f"{report.source}: {report.n_layers} layers × {report.n_heads} heads, {lengths} tokens, "
