@@ -34,12 +34,13 @@ PLACES = {
     "table": "inspection:table",
     "heads": "inspection:heads",
     "plan": "predict:plan",
-    "weights": "predict:weights",
+    "simulate": "predict:simulate",
+    "weights": "law:weights",
     "classes": "models:classes",
     "mixture": "models:mixture",
     "multi-head": "models:multi_head",
     "attention": "models:attention",
-    "warmup": "simulate:warmup",
+    "warmup": "predict:warmup",
 }
 """Commands that share a module with another: module and name."""
 

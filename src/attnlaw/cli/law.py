@@ -1,19 +1,30 @@
-"""`attnlaw law`: a limiting spectrum in numbers."""
+"""What models are made of: a limiting spectrum in numbers (`attnlaw law`), weights compared."""
 
 import ast
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
-from attnlaw.cli.options import csv_option, json_option, numbers, plot_option
+import attnlaw as al
+from attnlaw.cli.options import (
+    WEIGHTS,
+    correlation_from,
+    correlation_options,
+    csv_option,
+    json_option,
+    numbers,
+    plot_option,
+    pooling_weights,
+)
 from attnlaw.cli.output import print_csv, print_json, print_table, save_axes
 from attnlaw.cli.program import say
 from attnlaw.laws import Discrete, Law, MarchenkoPastur, Semicircle
 
-__all__ = ["command", "parse_law"]
+__all__ = ["command", "parse_law", "weights"]
 
 EPILOG = """\b
 Examples:
@@ -210,3 +221,86 @@ def _combine(op: ast.operator, left: Any, right: Any) -> Any:
     except TypeError:  # a product of two laws by *, a number by @
         raise SyntaxError from None
     raise SyntaxError
+
+
+WEIGHTS_EPILOG = """\b
+Examples:
+  attnlaw weights --length 12 --prefix 4
+  attnlaw weights --spiked 3 --direction 1,-1,1,-1 --weights mean,direction
+  attnlaw weights --length 30 --plot weights.png
+"""
+
+GAINS = ("signal_gain", "noise_gain", "snr", "effective_length")
+
+
+@click.command(epilog=WEIGHTS_EPILOG)
+@click.option(
+    "--weights",
+    "chosen",
+    metavar="NAMES",
+    default="mean,causal,last,optimal",
+    show_default=True,
+    help=f"Which, separated by commas: {', '.join(WEIGHTS)}; or one list of numbers or .npy file.",
+)
+@correlation_options
+@plot_option("Draw the weights to FILE.")
+@csv_option
+@json_option
+def weights(
+    chosen: str, plot: Path | None, as_csv: bool, as_json: bool, **correlation: Any
+) -> None:
+    """Compare pooling weights on a positional correlation.
+
+    The signal enters the pooled covariance with weight wᵀRw (signal_gain), the noise with wᵀw
+    (noise_gain); only their ratio (snr) matters for what is recovered.
+    """
+    several = _several(chosen)
+    first = next(iter(several.values()))
+    model = al.PooledSequences(
+        vocab_ratio=0.0,
+        sample_ratio=0.0,
+        signal_norm=0.0,
+        correlation=correlation_from(**correlation, weights=first),
+        weights=first,
+    )
+    pooled = {name: replace(model, weights=w) for name, w in several.items()}
+    if plot is not None:
+        from attnlaw.plotting import plot_weights
+
+        save_axes(plot, plot_weights({name: m.weights for name, m in pooled.items()}))
+    if as_json:
+        print_json(
+            {
+                name: {"weights": m.weights} | {gain: getattr(m, gain) for gain in GAINS}
+                for name, m in pooled.items()
+            }
+        )
+        return
+    columns = np.stack([m.weights for m in pooled.values()], axis=1)
+    if as_csv:
+        rows = enumerate(columns.tolist(), start=1)
+        print_csv({"position": n, **dict(zip(pooled, row, strict=True))} for n, row in rows)
+        return
+    print_table(
+        ["", *pooled], [[gain, *(getattr(m, gain) for m in pooled.values())] for gain in GAINS]
+    )
+    print_table(
+        ["position", *pooled],
+        [[str(position), *row] for position, row in enumerate(columns, start=1)],
+    )
+
+
+def _several(text: str) -> dict[str, Any]:
+    """Return the weights of several names, or one list of numbers."""
+    names = text.split(",")
+    if all(_is_number(name) for name in names) or text.endswith(".npy"):
+        return {"given": numbers("weights", text)}
+    return {name: pooling_weights(name) for name in names}
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,26 +1,26 @@
-"""What theory says of pooled sequences: `attnlaw predict`, `attnlaw plan`, `attnlaw weights`."""
+"""Pooled sequences: `attnlaw predict`, `attnlaw plan` and `attnlaw simulate`.
 
-from dataclasses import replace
+`attnlaw warmup` compiles for the last.
+"""
+
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 import numpy as np
 
 import attnlaw as al
 from attnlaw._checks import Real
+from attnlaw._machine import require
 from attnlaw.cli.options import (
     DIMENSION,
-    WEIGHTS,
-    correlation_from,
-    correlation_options,
     csv_option,
     json_option,
     model_from,
     model_options,
-    numbers,
     plot_option,
-    pooling_weights,
+    trial_options,
 )
 from attnlaw.cli.output import (
     describe_model,
@@ -28,11 +28,13 @@ from attnlaw.cli.output import (
     print_json,
     print_model,
     print_table,
+    progress_bar,
     save_axes,
+    working,
 )
 from attnlaw.cli.program import say
 
-__all__ = ["command", "plan", "weights"]
+__all__ = ["command", "plan", "simulate", "warmup"]
 
 EPILOG = """\b
 Examples:
@@ -193,84 +195,138 @@ def _need(ratio: Real, number: Real | None) -> tuple[Real | str, str]:
     return ratio, "" if number is None else f"{number:.0f}"
 
 
-WEIGHTS_EPILOG = """\b
+Sampling = Literal["token", "gaussian"]
+
+SIMULATE_EPILOG = """\b
 Examples:
-  attnlaw weights --length 12 --prefix 4
-  attnlaw weights --spiked 3 --direction 1,-1,1,-1 --weights mean,direction
-  attnlaw weights --length 30 --plot weights.png
+  attnlaw simulate --dimension 400 --trials 20
+  attnlaw simulate --signal-norm 0.2:2:10 --plot alignment.png
+  attnlaw simulate --weights optimal --sampling gaussian --signal-norm 0.5,1 --ridge 0.05
+  attnlaw simulate --zipf 1 --importance sif --vocab-ratio 0.25 --dimension 120
 """
 
-GAINS = ("signal_gain", "noise_gain", "snr", "effective_length")
 
-
-@click.command(epilog=WEIGHTS_EPILOG)
-@click.option(
-    "--weights",
-    "chosen",
-    metavar="NAMES",
-    default="mean,causal,last,optimal",
-    show_default=True,
-    help=f"Which, separated by commas: {', '.join(WEIGHTS)}; or one list of numbers or .npy file.",
-)
-@correlation_options
-@plot_option("Draw the weights to FILE.")
+@click.command(epilog=SIMULATE_EPILOG)
+@model_options
+@trial_options(20, "400; with --vocab-size δV")
+@click.option("--ridge", type=float, help="Fit and test ridge classification as well.")
+@plot_option("Draw the overlap over several norms, or a spectrum with its law, to FILE.")
 @csv_option
 @json_option
-def weights(
-    chosen: str, plot: Path | None, as_csv: bool, as_json: bool, **correlation: Any
+def simulate(
+    dimension: int | None,
+    trials: int,
+    seed: int,
+    jobs: int,
+    ridge: float | None,
+    plot: Path | None,
+    as_csv: bool,
+    as_json: bool,
+    **settings: Any,
 ) -> None:
-    """Compare pooling weights on a positional correlation.
+    """Simulate pooled sequences, and set the observation beside the prediction.
 
-    The signal enters the pooled covariance with weight wᵀRw (signal_gain), the noise with wᵀw
-    (noise_gain); only their ratio (snr) matters for what is recovered.
+    Standard errors are those of the mean over trials; a z-score beyond 5 in size says that
+    prediction and observation disagree by more than chance (or that the dimension is small).
     """
-    several = _several(chosen)
-    first = next(iter(several.values()))
-    model = al.PooledSequences(
-        vocab_ratio=0.0,
-        sample_ratio=0.0,
-        signal_norm=0.0,
-        correlation=correlation_from(**correlation, weights=first),
-        weights=first,
-    )
-    pooled = {name: replace(model, weights=w) for name, w in several.items()}
-    if plot is not None:
-        from attnlaw.plotting import plot_weights
+    from attnlaw.comparison import compare_results
 
-        save_axes(plot, plot_weights({name: m.weights for name, m in pooled.items()}))
+    if settings["vocab_size"] is None:
+        dimension = 400 if dimension is None else dimension
+        delta = settings["vocab_ratio"]
+        if settings["zipf"] is not None and np.ndim(delta) == 0 and delta > 0:
+            settings["vocab_size"] = max(2, round(dimension / delta))
+    model = model_from(**settings)
+    sizes = model.sizes(dimension)
+    dimension = sizes.dimension
+    predicted: dict[str, Any] = {"spike": al.predict(model)}
+    if ridge is not None:
+        predicted["accuracy"] = al.predict_accuracy(model, ridge)
+    observed: dict[str, Any] = {}
+    with progress_bar("simulating", trials * len(predicted)) as advance_to:
+        observed["spike"] = al.simulate(
+            model, dimension, trials, rng=seed, n_jobs=jobs, progress=advance_to
+        )
+        if ridge is not None:
+            observed["accuracy"] = al.simulate_accuracy(
+                model,
+                dimension,
+                trials,
+                rng=seed,
+                ridge=ridge,
+                n_jobs=jobs,
+                progress=lambda done: advance_to(trials + done),
+            )
+    parts = {name: compare_results(predicted[name], observed[name]) for name in predicted}
+    if plot is not None:
+        save_axes(plot, _observed_picture(model, observed["spike"], dimension, seed))
     if as_json:
-        print_json(
-            {
-                name: {"weights": m.weights} | {gain: getattr(m, gain) for gain in GAINS}
-                for name, m in pooled.items()
-            }
+        drawn = sizes._asdict() | {"n_trials": trials, "seed": seed}
+        print_json({"model": describe_model(model, settings), "sizes": drawn, **parts})
+        return
+    if as_csv:
+        print_csv(
+            {"signal_norm": norm, "field": name}
+            | {key: np.atleast_1d(values)[index] for key, values in vars(comparison).items()}
+            for index, norm in enumerate(np.atleast_1d(model.signal_norm))
+            for fields in parts.values()
+            for name, comparison in fields.items()
         )
         return
-    columns = np.stack([m.weights for m in pooled.values()], axis=1)
-    if as_csv:
-        rows = enumerate(columns.tolist(), start=1)
-        print_csv({"position": n, **dict(zip(pooled, row, strict=True))} for n, row in rows)
-        return
-    print_table(
-        ["", *pooled], [[gain, *(getattr(m, gain) for m in pooled.values())] for gain in GAINS]
-    )
-    print_table(
-        ["position", *pooled],
-        [[str(position), *row] for position, row in enumerate(columns, start=1)],
-    )
+    print_model(model, settings)
+    for index, norm in enumerate(np.atleast_1d(model.signal_norm)):
+        print_table(
+            [f"‖μ‖ = {norm:g}, d = {dimension}", "predicted", "observed", "± s.e.", "z"],
+            [
+                [name, *row[:3], f"{row[3]:+.2f}" if np.isfinite(row[3]) else np.nan]
+                for fields in parts.values()
+                for name, comparison in fields.items()
+                for row in [[np.atleast_1d(v)[index] for v in vars(comparison).values()]]
+            ],
+        )
 
 
-def _several(text: str) -> dict[str, Any]:
-    """Return the weights of several names, or one list of numbers."""
-    names = text.split(",")
-    if all(_is_number(name) for name in names) or text.endswith(".npy"):
-        return {"given": numbers("weights", text)}
-    return {name: pooling_weights(name) for name in names}
+def _observed_picture(
+    model: al.PooledSequences, seen: al.results.Spike, dimension: int, seed: int
+) -> Any:
+    from attnlaw.plotting import plot_alignment, plot_outlier, plot_spectrum
+
+    if np.ndim(model.signal_norm):
+        return plot_alignment(model, seen)
+    drawn = al.simulation.simulate_spectrum(model, dimension, 1, seed)
+    return plot_outlier(al.predict(model), plot_spectrum(drawn, al.law(model)))
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+WARMUP_EPILOG = """\b
+Examples:
+  attnlaw warmup
+"""
+
+
+@click.command(epilog=WARMUP_EPILOG)
+def warmup() -> None:
+    """Compile the loops of simulations now, once, in place of later.
+
+    Simulations that take long are compiled by numba (the extra `fast`) the first time that one
+    runs, for about half a minute of one core; what was compiled is kept on disk. Short ones do
+    without.
+    """
+    require("numba", extra="fast", purpose="attnlaw warmup")
+    samplings: tuple[Sampling, ...] = ("token", "gaussian")
+    cases = [(sampling, centred) for sampling in samplings for centred in (True, False)]
+    before = time.process_time()
+    al.simulation.prefer_compiled()
+    with working("compiling"):
+        for sampling, centred in cases:
+            model = al.PooledSequences(
+                vocab_ratio=0.5,
+                sample_ratio=0.4,
+                signal_norm=1.5,
+                correlation=al.prefix_correlation(8, 4),
+                weights="mean",
+                sampling=sampling,
+                centred=centred,
+            )
+            al.simulate(model, 40, rng=0, method="matrix-free")
+            al.simulation.simulate_alignment(model, 40, rng=0)
+    click.echo(f"Compiled and kept, in {time.process_time() - before:.0f} s of processor time.")
