@@ -16,7 +16,6 @@ a full one. Exit code 0 if the second takes less than 10 seconds with all verdic
 """
 
 import argparse
-import importlib
 import multiprocessing
 import os
 import resource
@@ -29,6 +28,8 @@ from contextlib import ExitStack
 from unittest import mock
 
 import numpy as np
+
+from attnlaw.figures import load_figure
 
 PROMISED = 10.0
 SIZES = {
@@ -49,16 +50,16 @@ KNOWN = "P1's idealised formula for real tokens"  # disagrees, as it should
 
 def compute(figure: str, part: int) -> list[tuple[str, bool]]:
     """Compute one part of a figure; say which of its checks agree."""
-    module = importlib.import_module(f"attnlaw.figures.{figure}")
+    found = load_figure(figure)
+    module = sys.modules[type(found).__module__]
     with ExitStack() as stack:
         for name in (PARTS[figure], *TITLES.get(figure, ())):
             value = getattr(module, name)
             key = list(value)[part]
             chosen = {key: value[key]} if isinstance(value, dict) else (key,)
             stack.enter_context(mock.patch.object(module, name, chosen))
-        stack.enter_context(mock.patch.object(module, "_sizes", return_value=SIZES[figure]))
-        tables = module.compute(False, np.random.default_rng(part))
-        return [(check.quantity, check.agrees) for check in module.check(tables)]
+        tables = found.compute(SIZES[figure], np.random.default_rng(part))
+        return [(check.quantity, check.agrees) for check in found.check(tables)]
 
 
 def n_parts(figure: str) -> int:

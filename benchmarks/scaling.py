@@ -13,15 +13,15 @@ import sys
 import time
 
 import numpy as np
-from attnlaw.figures.pooling import weighting
 
 import attnlaw as al
-from attnlaw.figures import alignment
+from attnlaw.figures import recovery
+from attnlaw.weights import by_name
 
 TRIALS, ROUNDS, PROMISED = 400, 3, 1.7
-R = alignment.CORRELATIONS["prefix"]
-WEIGHTS = np.stack([weighting(name, R) for name in alignment.WEIGHTINGS])
-MODEL = alignment._model("prefix", "mean", "token", np.linspace(0.25, 3, 12))
+R = recovery.CORRELATIONS["prefix"]
+WEIGHTS = np.stack([by_name(name, len(R), R) for name in recovery.WEIGHTINGS])
+MODEL = recovery._aligned_model("prefix", "mean", "token", np.linspace(0.25, 3, 12))
 
 
 def simulate(n_jobs: int, n_trials: int = TRIALS) -> tuple[float, np.ndarray]:

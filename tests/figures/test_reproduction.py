@@ -6,51 +6,57 @@ import subprocess
 import sys
 import types
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import attnlaw.figures as figures
-from attnlaw.figures.figure import Check, load_tables, save_tables, z_check
+from attnlaw.figures.figure import Check, PaperFigure, load_tables, save_tables, z_check
 from attnlaw.figures.reproduction import _Job, reproduce, write_report
 
 
-@pytest.fixture
-def tiny(monkeypatch):
-    """Register a figure that counts how often it is computed."""
-    module = types.ModuleType("attnlaw.figures.tiny")
-    module.TITLE, module.CLAIM, module.SECONDS = "Tiny", r"$x^2$ & more", (1.0, 1.0)
-    module.runs = 0
-    module.truth = 2.0
+class Tiny(PaperFigure):
+    """A figure that counts how often it is computed."""
 
-    def compute(quick, rng):
-        module.runs += 1
+    title, claim, seconds = "Tiny", r"$x^2$ & more", (1.0, 1.0)
+    runs = 0
+    truth = 2.0
+
+    def setting(self, size):
+        return {"size": "small"}
+
+    def compute(self, size, rng):
+        Tiny.runs += 1
         values = rng.normal(2.0, 1.0, 400)
         return {
             "numbers": {
                 "observed": np.array([values.mean()]),
                 "error": np.array([values.std(ddof=1) / 20]),
-                "predicted": np.array([module.truth]),
+                "predicted": np.array([self.truth]),
             }
         }
 
-    def draw(tables):
+    def draw(self, tables):
         import matplotlib.pyplot as plt
 
         figure, axes = plt.subplots()
         axes.plot(tables["numbers"]["observed"], "o")
         return figure
 
-    def check(tables):
+    def check(self, tables):
         table = tables["numbers"]
         return [z_check("mean", table["predicted"], table["observed"], table["error"])]
 
-    module.setting = lambda quick: {"size": "small"}
-    module.compute, module.draw, module.check = compute, draw, check
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """Register the figure, and count from 0."""
+    module = types.ModuleType("attnlaw.figures.tiny")
+    module.Tiny = Tiny
     monkeypatch.setitem(sys.modules, "attnlaw.figures.tiny", module)
-    monkeypatch.setattr(figures, "FIGURES", ("tiny",))
-    return module
+    monkeypatch.setattr(figures, "FIGURES", {"tiny": "tiny:Tiny"})
+    monkeypatch.setattr(Tiny, "runs", 0)
+    return Tiny
 
 
 def test_a_figure_leaves_pictures_tables_and_a_manifest(tiny, tmp_path):
@@ -89,8 +95,8 @@ def test_another_effort_or_seed_means_computing_again(tiny, tmp_path):
     assert tiny.runs == 3
 
 
-def test_a_wrong_prediction_changes_the_verdict(tiny, tmp_path):
-    tiny.truth = 2.5
+def test_a_wrong_prediction_changes_the_verdict(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(tiny, "truth", 2.5)
     (done,) = reproduce(["tiny"], out=tmp_path)
     assert done.verdict == "1 unexpected"
 
@@ -133,13 +139,16 @@ def test_z_check_reports_the_worst_point():
     assert (check.observed, check.agrees) == (2.0, False)
 
 
-def test_every_figure_is_a_module_with_the_contract():
-    folder = Path(figures.__file__).parent
-    for name in figures.FIGURES:
-        assert (folder / f"{name}.py").exists(), name
-        module = figures.load_figure(name)
-        for part in ("TITLE", "CLAIM", "SECONDS", "setting", "compute", "draw", "check"):
-            assert hasattr(module, part), f"{name} lacks {part}"
+@pytest.mark.parametrize("name", figures.FIGURES)
+def test_every_figure_keeps_the_contract(name):
+    figure = figures.load_figure(name)
+    assert figure.title
+    assert figure.claim
+    assert 0 < figure.seconds[0] <= figure.seconds[1]
+    for size in figure.sizes:
+        assert figure.setting(size)
+    for part in ("setting", "compute", "draw", "check"):
+        assert getattr(type(figure), part) is not getattr(PaperFigure, part), part
 
 
 def test_a_changed_table_of_the_user_is_computed_anew(tmp_path):

@@ -3,27 +3,21 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
-from attnlaw.figures import bulk, causal_limit
-
-
-@pytest.fixture
-def small(monkeypatch):
-    """Make the figure of the bulk small enough for a test."""
-    monkeypatch.setattr(bulk, "_sizes", lambda quick: (200, 8))
+from attnlaw.figures import bulk, pooled_model
 
 
 def verdicts():
-    tables = bulk.compute(True, np.random.default_rng(0))
-    return {check.quantity: check.agrees for check in bulk.check(tables)}
+    figure = bulk.Bulk()
+    tables = figure.compute((200, 8), np.random.default_rng(0))  # small enough for a test
+    return {check.quantity: check.agrees for check in figure.check(tables)}
 
 
-def test_the_right_formulas_agree(small):
+def test_the_right_formulas_agree():
     assert all(verdicts().values())
 
 
-def test_a_wrong_law_is_found_out(small, monkeypatch):
+def test_a_wrong_law_is_found_out(monkeypatch):
     right = bulk.theory.law
     monkeypatch.setattr(bulk.theory, "law", lambda model: 1.2 * right(model))
     found = verdicts()
@@ -31,7 +25,7 @@ def test_a_wrong_law_is_found_out(small, monkeypatch):
     assert all(agrees for name, agrees in found.items() if "eigenvalue of the signal" in name)
 
 
-def test_a_wrong_outlier_is_found_out(small, monkeypatch):
+def test_a_wrong_outlier_is_found_out(monkeypatch):
     right = bulk.predict
 
     def wrong(model):
@@ -45,8 +39,9 @@ def test_a_wrong_outlier_is_found_out(small, monkeypatch):
 
 
 def test_a_wrong_limit_has_another_rate(monkeypatch):
-    right = causal_limit.causal_weights
-    monkeypatch.setattr(causal_limit, "causal_weights", lambda length: 1.02 * right(length))
-    monkeypatch.setattr(causal_limit, "_sizes", lambda quick: ([50, 200, 800, 3200], 20))
-    (check,) = causal_limit.check(causal_limit.compute(True, np.random.default_rng(0)))
+    right = pooled_model.causal_weights
+    monkeypatch.setattr(pooled_model, "causal_weights", lambda length: 1.02 * right(length))
+    figure = pooled_model.CausalLimit()
+    size = ([50, 200, 800, 3200], 20)
+    (check,) = figure.check(figure.compute(size, np.random.default_rng(0)))
     assert not check.agrees

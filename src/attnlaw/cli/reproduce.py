@@ -72,10 +72,10 @@ def command(
     from attnlaw.figures.reproduction import reproduce, write_report
 
     if only_list:
-        print_table(["figure", ""], [[name, load_figure(name).TITLE] for name in FIGURES])
+        print_table(["figure", ""], [[name, load_figure(name).title] for name in FIGURES])
         return
     names = list(dict.fromkeys(figures)) or list(FIGURES)
-    cost = {name: load_figure(name).SECONDS[0 if quick else 1] for name in names}
+    cost = {name: load_figure(name).seconds[not quick] for name in names}
     with _progress(cost, out) as told:
         done = reproduce(
             names, out=out, quick=quick, n_jobs=jobs, seed=seed, table=table, progress=told

@@ -117,6 +117,7 @@ def _resumable(ctx: click.Context, bar: RunBar, unit: str) -> Iterator[None]:
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     grid: Path,
     out: Path,
     jobs: int | None,

@@ -315,7 +315,7 @@ def spatial_median(rows: NDArray[Any]) -> Floats:
     return np.asarray(centre)
 
 
-def _falling(values: Floats) -> Floats:
+def _falling(values: NDArray[Any]) -> Floats:
     return np.maximum(np.sort(np.asarray(values, dtype=np.float64))[::-1], 0.0)
 
 

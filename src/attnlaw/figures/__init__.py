@@ -1,35 +1,36 @@
-"""The figures of the papers, and ours: one module each, with compute(), draw() and check()."""
+"""The figures of the papers, and ours, by theme: each a class that computes, draws and checks."""
 
 from importlib import import_module
 from typing import cast
 
 from attnlaw._checks import invalid_argument
-from attnlaw.figures.figure import Check, FigureModule, Table, Tables
+from attnlaw.figures.figure import Check, PaperFigure, Table, Tables
 
-__all__ = ["FIGURES", "Check", "FigureModule", "Table", "Tables", "load_figure"]
+__all__ = ["FIGURES", "Check", "PaperFigure", "Table", "Tables", "load_figure"]
 
-FIGURES = (
-    "model",
-    "phase_diagram",
-    "bulk",
-    "alignment",
-    "critical_signal",
-    "accuracy",
-    "embedding_table",
-    "causal_limit",
-    "convergence",
-    "token_weights",
-    "query_attention",
-    "attention_bulk",
-    "attention_breakdown",
-    "attention_inputs",
-    "attention_heads",
-)
-"""Names of all figures, in the order of the report."""
+FIGURES = {
+    "model": "pooled_model:Realisation",
+    "phase_diagram": "transitions:PhaseDiagram",
+    "bulk": "bulk:Bulk",
+    "alignment": "recovery:Alignment",
+    "critical_signal": "transitions:CriticalSignal",
+    "accuracy": "recovery:Accuracy",
+    "embedding_table": "embedding_table:EmbeddingTables",
+    "causal_limit": "pooled_model:CausalLimit",
+    "convergence": "bulk:Convergence",
+    "token_weights": "token_weights:TokenWeights",
+    "query_attention": "token_weights:AttentionToQuery",
+    "attention_bulk": "attention_law:AttentionBulk",
+    "attention_breakdown": "attention_law:AttentionBreakdown",
+    "attention_inputs": "attention_heads:AttentionInputs",
+    "attention_heads": "attention_heads:AttentionHeads",
+}
+"""All figures by name, in the order of the report, with module and class."""
 
 
-def load_figure(name: str) -> FigureModule:
-    """Import the module of a figure by its name."""
+def load_figure(name: str) -> PaperFigure:
+    """Import a figure by its name."""
     if name not in FIGURES:
         raise invalid_argument("figure", "one of " + ", ".join(FIGURES), name)
-    return cast(FigureModule, import_module(f"attnlaw.figures.{name}"))
+    module, figure = FIGURES[name].split(":")
+    return cast(PaperFigure, getattr(import_module(f"attnlaw.figures.{module}"), figure)())

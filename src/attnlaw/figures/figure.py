@@ -1,13 +1,7 @@
 """The contract of a figure: numbers first, then a picture and a verdict drawn from them.
 
-A figure is a module of this package with
-
-- ``TITLE``, ``CLAIM`` (what the paper says) and ``SECONDS`` (rough cost, for the time left);
-- ``setting(quick)``: the parameters used, as words to show;
-- ``compute(quick, rng)``: tables of numbers, predicted beside observed (`embedding_table` also
-  takes a ``table`` of the user's own);
-- ``draw(tables)``: a matplotlib figure made from the tables alone;
-- ``check(tables)``: the comparisons that the verdict is made of.
+A figure is a class of this package (`PaperFigure`), which computes tables of numbers at one of two
+sizes (`EmbeddingTables` also takes a table of the user's own), draws them and checks them.
 
 Because pictures and verdicts see nothing but the tables, a run that was interrupted goes on
 from the tables on disk, and every number in the report can be traced to a file.
@@ -19,7 +13,7 @@ import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +27,7 @@ from attnlaw.plotting.spectra import draw_bars
 __all__ = [
     "SAMPLINGS",
     "Check",
-    "FigureModule",
+    "PaperFigure",
     "Pieces",
     "Table",
     "Tables",
@@ -50,6 +44,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Table = Mapping[str, NDArray[Any]]
@@ -60,24 +55,29 @@ Tables = Mapping[str, Table]
 Verdict = Literal["agrees", "differs as known", "unexpected"]
 
 
-class FigureModule(Protocol):
-    """What every module of this package offers."""
+class PaperFigure:
+    """What every figure offers; a subclass says what is computed, drawn and compared."""
 
-    TITLE: str
-    CLAIM: str
-    SECONDS: tuple[float, float]  # quick, full
+    title: ClassVar[str]
+    claim: ClassVar[str]  # what the paper says
+    seconds: ClassVar[tuple[float, float]]  # rough cost, quick and full, for the time left
+    sizes: ClassVar[tuple[Any, Any]] = (None, None)  # of the simulation, quick and full
 
-    def setting(self, quick: bool) -> dict[str, str]:
-        """Parameters used, as words."""
+    def setting(self, size: Any) -> dict[str, str]:
+        """Return the parameters used, as words."""
+        raise NotImplementedError
 
-    def compute(self, quick: bool, rng: np.random.Generator, **inputs: Any) -> Tables:
-        """Make the numbers; `inputs` are the user's, for a figure that takes some."""
+    def compute(self, size: Any, rng: np.random.Generator) -> Tables:
+        """Return the numbers, predicted beside observed."""
+        raise NotImplementedError
 
     def draw(self, tables: Tables) -> "Figure":
-        """Make the picture."""
+        """Make the picture from the tables alone."""
+        raise NotImplementedError
 
     def check(self, tables: Tables) -> list["Check"]:
-        """Compare predicted with observed."""
+        """Compare predicted with observed: what the verdict is made of."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,9 +159,6 @@ def z_check(
         explanation=explanation,
     )
 
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 SAMPLINGS: tuple[Sampling, ...] = ("token", "gaussian")
 

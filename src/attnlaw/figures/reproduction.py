@@ -97,7 +97,7 @@ class _Job:
 
 
 def reproduce(
-    names: Sequence[str] = FIGURES,
+    names: Sequence[str] = tuple(FIGURES),
     *,
     out: Path,
     quick: bool = False,
@@ -154,7 +154,7 @@ def _reproduce_many(jobs: list[_Job], n_jobs: int, progress: Progress) -> list[R
 
     When anything fails, or the user interrupts, the processes still at work are ended.
     """
-    waiting = sorted(jobs, key=lambda job: load_figure(job.name).SECONDS[0 if job.quick else 1])
+    waiting = sorted(jobs, key=lambda job: load_figure(job.name).seconds[not job.quick])
     running: dict[Connection, tuple[_Job, BaseProcess]] = {}
     done: dict[str, Reproduced] = {}
     try:
@@ -250,9 +250,9 @@ def _reproduce_one(job: _Job) -> Reproduced:
         partial.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
     return Reproduced(
         name=job.name,
-        title=figure.TITLE,
-        claim=figure.CLAIM,
-        setting=figure.setting(job.quick),
+        title=figure.title,
+        claim=figure.claim,
+        setting=figure.setting(figure.sizes[not job.quick]),
         checks=checks,
         files=pictures + _table_files(job, tables),
         seconds=manifest["seconds"],
@@ -264,7 +264,8 @@ def _compute(job: _Job) -> dict[str, Any]:
     """Compute a figure's tables and save them; return what its manifest says of them."""
     started = time.perf_counter()
     rng = np.random.default_rng([job.seed, *job.name.encode()])
-    tables = load_figure(job.name).compute(job.quick, rng, **job.inputs)
+    figure = load_figure(job.name)
+    tables = figure.compute(figure.sizes[not job.quick], rng, **job.inputs)
     save_tables(tables, job.out / "tables", job.name)
     return {
         "tables": list(tables),
