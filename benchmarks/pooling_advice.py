@@ -31,7 +31,7 @@ import numpy as np
 
 from attnlaw.data.examples import TABLES, example_file, example_texts
 from attnlaw.data.readers.texts import EmbeddedTexts
-from attnlaw.data.sequences import as_sequences
+from attnlaw.data.user_arrays import as_sequences
 from attnlaw.diagnostics import advise_pooling, embed_texts
 from attnlaw.diagnostics.pooling.criteria import Task
 from attnlaw.estimators.alternation import trained_weights

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from attnlaw.data.sequences import as_sequences
+from attnlaw.data.user_arrays import as_sequences
 from attnlaw.diagnostics import PoolingPipeline, advise_pooling
 from attnlaw.diagnostics.pooling import advice as advice_module
 from attnlaw.diagnostics.pooling import classification

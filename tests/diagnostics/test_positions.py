@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import attnlaw as al
-from attnlaw.data.sequences import as_sequences
+from attnlaw.data.user_arrays import as_sequences
 from attnlaw.diagnostics import compare_positions
 from attnlaw.diagnostics.pooling import classification, positions
 from attnlaw.diagnostics.pooling.classification import Folds, LabelledStudy

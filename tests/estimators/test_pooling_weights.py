@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import attnlaw as al
-from attnlaw.data.sequences import as_sequences
+from attnlaw.data.user_arrays import as_sequences
 from attnlaw.estimators import learn_pooling_weights
 from attnlaw.estimators.alternation import Search, cross_position_covariance, hollow
 from attnlaw.estimators.pooling_weights import halves_of

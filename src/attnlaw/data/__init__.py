@@ -1,9 +1,8 @@
 """Users' arrays and files, brought into the forms that estimators and diagnostics take.
 
 =====================  ==========================================================================
-``masks``              masks, lengths and the weights they leave: one rule for every entry point
-``sequences``          embeddings (N, L, d), or tokens (N, L) with their table, as `Sequences`
-``sequence_map``       what a `Sequences` can do: two products, pooling, blocks, parts
+``user_arrays``        arrays, sequences, masks and lengths: one rule for every entry point
+``sequences``          embeddings (N, L, d), or tokens (N, L) with their table: what both can do
 ``covariance``         covariance of pooled sequences, block by block or on a Dask cluster
 ``corpora``            corpora in files or arrays, as chunks that any process can read alone
 ``corpus_pass``        one pass over a corpus: what is counted and summed of each chunk

@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw._checks import LARGEST_COUNT, count, invalid_argument, refuse_masked
-from attnlaw.data.masks import converted
 from attnlaw.data.readers.array_files import npy_entries
 from attnlaw.data.readers.entries import BadFileError, bad_file
 from attnlaw.data.readers.lists import (
@@ -43,6 +42,7 @@ from attnlaw.data.readers.lists import (
     stacked_lines,
 )
 from attnlaw.data.readers.zarr_folders import Bands, zarr_array
+from attnlaw.data.user_arrays import converted
 
 __all__ = ["ArrayPart", "Block", "Corpus", "count_tokens", "is_corpus", "is_dask", "open_corpus"]
 

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from attnlaw._checks import count, invalid_argument, look_at_part
 from attnlaw._machine import require_memory
-from attnlaw.data.masks import Pooling, array, converted, is_by_position
+from attnlaw.data.user_arrays import Pooling, array, converted, is_by_position
 
 __all__ = [
     "CovarianceAccumulator",

@@ -1,17 +1,221 @@
-"""What users give as sequences: embeddings, or tokens with their table."""
+r"""Token sequences as a linear map: all that learning needs are two products with them.
 
-from collections.abc import Iterator
+For T of shape (N, L, d), centred at every position, everything in this package goes through
+
+    project:      v ∈ R^d      ↦  p_il = T_il·v
+    backproject:  q ∈ R^(N×L)  ↦  Σ_il q_il T_il
+
+so that nothing of the size of a covariance of positions and dimensions is ever formed. With a
+table of embeddings, p_il = (E v)[token(i,l)] costs one product with the tokens that occur and a
+look-up, however long the sequences are.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from attnlaw._checks import invalid_argument, look_at_part, refuse_extremes
-from attnlaw.data.masks import check_every_row_has_a_token, converted, presence
-from attnlaw.data.sequence_map import BLOCK_NUMBERS, Floats, Sequences
+__all__ = ["EmbeddedSequences", "Sequences", "TokenSequences"]
 
-__all__ = ["EmbeddedSequences", "Sequences", "TokenSequences", "as_sequences", "padded"]
+Floats = NDArray[Any]  # float32 stays float32
+BLOCK_NUMBERS = 2**20  # of embeddings laid out at a time
+N_SPANS = 12  # of sequences of about the same length
+
+
+class Sequences:
+    """N sequences of L tokens in R^d, some of which may be missing."""
+
+    shape: tuple[int, int, int]  # N, L, d
+    mask: NDArray[np.bool_] | None  # (N, L): True where there is a token; None: everywhere
+    dtype: np.dtype[Any]  # of the embeddings
+
+    @cached_property
+    def pair_counts(self) -> NDArray[np.float64]:
+        """Number of sequences that have a token at both positions, shape (L, L)."""
+        N, L, _ = self.shape
+        if self.mask is None:
+            return np.full((L, L), float(N))
+        present = self.mask.astype(np.float32)
+        return np.asarray(present.T @ present, dtype=np.float64)
+
+    @cached_property
+    def ends(self) -> NDArray[np.intp]:
+        """Number of positions up to the last token of each sequence, shape (N,)."""
+        N, L, _ = self.shape
+        last = 0 if self.mask is None else np.argmax(self.mask[:, ::-1], axis=1)
+        return np.full(N, L) - last
+
+    @cached_property
+    def spans(self) -> list[tuple[slice, int]]:
+        """Runs of sequences, and the positions up to the last token of any of them.
+
+        Products with a matrix of positions need go no further: see `by_length`.
+        """
+        if self.mask is None:
+            return [(slice(0, self.shape[0]), self.shape[1])]
+        parts = np.array_split(np.arange(self.shape[0]), N_SPANS)
+        runs = (slice(int(part[0]), int(part[-1]) + 1) for part in parts if len(part))
+        return [(run, int(self.ends[run].max())) for run in runs]
+
+    def by_length(self) -> "Sequences":
+        """Return the sequences in falling order of length, so that `spans` are short."""
+        return self if self.mask is None else self.take(np.argsort(-self.ends, kind="stable"))
+
+    def project(self, directions: Floats) -> Floats:
+        """Return T_il·v for each column v, centred at each position: (d, S) to (S, N, L)."""
+        return self._centre(self._project(directions.astype(self.dtype, copy=False)))
+
+    def backproject(self, coefficients: Floats) -> NDArray[np.float64]:
+        """Return Σ_il q_il T_il, T centred at each position: (S, N, L) to (d, S)."""
+        Q = self._centre(np.array(coefficients, dtype=self.dtype))
+        return self._backproject(Q).astype(np.float64)
+
+    def means(self) -> NDArray[np.float64]:
+        """Mean token at each position, shape (L, d)."""
+        total = np.zeros(self.shape[1:])
+        for rows in self._blocks():
+            total += self.embed(rows).sum(axis=0, dtype=np.float64)
+        return np.asarray(total / np.maximum(np.diag(self.pair_counts), 1)[:, None])
+
+    def centred_blocks(self) -> Iterator[Floats]:
+        """Yield the sequences a few at a time, centred, zero where there is no token.
+
+        They go as far as the longest of the few.
+        """
+        means = self.means().astype(self.dtype)
+        for rows in self._blocks():
+            longest = int(self.ends[rows].max())
+            T = self.embed(rows)[:, :longest] - means[:longest]
+            if self.mask is not None:
+                T *= self.mask[rows, :longest, None]
+            yield T
+
+    def total_variance(self) -> float:
+        """Trace of the tokens' covariance, averaged over positions."""
+        squares = sum(float(np.vdot(T, T).real) for T in self.centred_blocks())
+        return squares / max(float(np.trace(self.pair_counts)), 1.0)
+
+    def pool(self, weights: NDArray[np.float64]) -> Floats:
+        """Return Σ_l w_il T_il, not centred, for weights of shape (L,) or (N, L): (N, d)."""
+        N, _, d = self.shape
+        pooled = np.empty((N, d), dtype=self.dtype)
+        w = weights.astype(self.dtype)
+        for rows in self._blocks():
+            each = w if w.ndim == 1 else w[rows][:, None, :]
+            pooled[rows] = (each @ self.embed(rows)).reshape(-1, d)
+        return pooled
+
+    @cached_property
+    def maximum(self) -> Floats:
+        """Largest value of each coordinate over the tokens of a sequence: (N, d)."""
+        largest = np.empty((self.shape[0], self.shape[2]), dtype=self.dtype)
+        for rows in self._blocks():
+            T = self.embed(rows)  # a copy where there is a mask
+            if self.mask is not None:
+                T[~self.mask[rows]] = -np.inf
+            largest[rows] = T.max(axis=1)
+        return largest
+
+    def pool_many(
+        self, weights: Sequence[NDArray[np.floating]], run: Callable[..., Iterable[None]] = map
+    ) -> NDArray[np.float32]:
+        """Return the same for several weights in one pass, in single precision: (K, N, d).
+
+        Weights of shape (N, L) are 0 where there is no token; `run` may be the `map` of an
+        executor with several threads.
+        """
+        N, L, d = self.shape
+        pooled = np.empty((len(weights), N, d), dtype=np.float32)
+        each = [np.broadcast_to(np.asarray(w, dtype=np.float32), (N, L)) for w in weights]
+
+        def pool(rows: Any) -> None:
+            T = self._laid_out(rows).astype(np.float32, copy=False)
+            W = np.stack([w[rows, : T.shape[1]] for w in each], axis=1)
+            pooled[:, rows] = np.matmul(W, T).swapaxes(0, 1)
+
+        for _ in run(pool, self._pooled_together()):
+            pass
+        return pooled
+
+    def _pooled_together(self) -> Iterator[Any]:
+        """Yield rows that are pooled together."""
+        return self._blocks()
+
+    def _laid_out(self, rows: Any) -> Floats:
+        """Return their tokens, up to the last that is there; finite where there is none."""
+        return self.embed(rows)
+
+    def some(self, n: int, rng: np.random.Generator) -> "Sequences":
+        """Return n of the sequences, drawn at random; all if there are no more."""
+        N = self.shape[0]
+        return self if n >= N else self.take(np.sort(rng.choice(N, n, replace=False)))
+
+    def take(self, rows: NDArray[np.intp], *, once: bool = False) -> "Sequences":
+        """Return some of the sequences, as a copy; a cheap one if it is used only `once`.
+
+        Their `maximum` is handed down if it is known.
+        """
+        part = self._take(rows, once)
+        if "maximum" in self.__dict__:
+            part.__dict__["maximum"] = self.maximum[rows]
+        return part
+
+    def _take(self, rows: NDArray[np.intp], once: bool) -> "Sequences":
+        raise NotImplementedError
+
+    def with_mask(self, mask: NDArray[np.bool_]) -> "Sequences":
+        """Return the sequences with tokens only where the mask says."""
+        raise NotImplementedError
+
+    def cut(self, length: int) -> "Sequences":
+        """Return the sequences with so many positions: at the beginning, or at the end.
+
+        Whichever holds more tokens; where that is alike, as without a mask, the beginning.
+        """
+        L = self.shape[1]
+        if length >= L:
+            return self
+        first, last = slice(0, length), slice(L - length, L)
+        if self.mask is None or self.mask[:, first].sum() >= self.mask[:, last].sum():
+            return self._positions(first)
+        return self._positions(last)
+
+    def _positions(self, positions: slice) -> "Sequences":
+        raise NotImplementedError
+
+    def embed(self, rows: slice) -> Floats:
+        """Return T for some of the sequences, zero where there is no token: (n, L, d)."""
+        raise NotImplementedError
+
+    def _project(self, directions: Floats) -> Floats:
+        raise NotImplementedError
+
+    def _backproject(self, coefficients: Floats) -> Floats:
+        raise NotImplementedError
+
+    def _blocks(self) -> Iterator[slice]:
+        N, L, d = self.shape
+        size = max(1, BLOCK_NUMBERS // (L * d))
+        for start in range(0, N, size):
+            yield slice(start, min(start + size, N))
+
+    def _centre(self, P: Floats) -> Floats:
+        """Subtract, in place, the mean over the sequences that have a token; zero elsewhere."""
+        if self.mask is None:
+            P -= P.mean(axis=1, keepdims=True)
+            return P
+        present = self._present
+        sums = np.einsum("sil,il->sl", P, present)
+        P -= (sums / np.maximum(present.sum(axis=0), 1))[:, None, :]
+        P *= present
+        return P
+
+    @cached_property
+    def _present(self) -> Floats:
+        return np.asarray(self.mask, dtype=self.dtype)
+
 
 COPY_BYTES = 2**28  # of embeddings that may be copied
 NEARLY_ALL = 0.8  # of a table in use: the rest is not worth a copy
@@ -186,111 +390,3 @@ class TokenSequences(Sequences):
     def _backproject(self, coefficients: Floats) -> Floats:
         columns = np.ascontiguousarray(coefficients.reshape(len(coefficients), -1).T)
         return np.asarray(self._table.T @ (self._indicator @ columns))
-
-
-def as_sequences(
-    sequences: Any,
-    table: ArrayLike | None = None,
-    *,
-    mask: Any = None,
-    lengths: Any = None,
-) -> Sequences:
-    """Return what a user gave as sequences: embeddings, or tokens with their table.
-
-    Parameters
-    ----------
-    sequences : array of shape (N, length, d), or of int and shape (N, length)
-        Embeddings; or rows of `table`, negative where there is no token. A list or a pandas
-        Series of N arrays of unequal length is padded; torch tensors are taken, too.
-    table : array of shape (V, d), optional
-        Embeddings of the tokens.
-    mask : array of bool or int and shape (N, length), optional
-        True or 1 where there is a token.
-    lengths : array of int and shape (N,), optional
-        The same for sequences padded at the end.
-    """
-    if isinstance(sequences, Sequences):
-        return sequences
-    data, own = padded(sequences)
-    if own is not None:
-        if mask is not None or lengths is not None:
-            raise invalid_argument(
-                "mask and lengths", "left out for sequences of unequal length", "one of them"
-            )
-        mask = own
-    wanted = 3 if table is None else 2
-    if data.ndim != wanted or 0 in data.shape:
-        shape = "(n, length, dimension)" if table is None else "(n, length) beside a table"
-        raise invalid_argument("sequences", f"a non-empty array of shape {shape}", data)
-    present = presence(data.shape[:2], mask, lengths)
-    return _embedded(data, present) if table is None else _of_tokens(data, table, present)
-
-
-def _embedded(data: Any, present: NDArray[np.bool_] | None) -> EmbeddedSequences:
-    if present is None:  # padding may hold anything
-        look_at_part("sequences", data)
-    if data.dtype.kind not in "fiu":
-        raise invalid_argument("sequences", "made of real numbers", data.dtype.name)
-    sequences = EmbeddedSequences(_floating(data), present)
-    largest = np.max([np.abs(sequences.embed(rows)).max() for rows in sequences._blocks()])
-    if not np.isfinite(largest):
-        raise invalid_argument("sequences", "finite wherever there is a token", "NaN or infinity")
-    refuse_extremes("sequences", largest, single=True)
-    return sequences
-
-
-def _of_tokens(data: Any, table: Any, present: NDArray[np.bool_] | None) -> TokenSequences:
-    if data.dtype.kind not in "iu":
-        raise invalid_argument("sequences", "whole numbers beside a table", data.dtype.name)
-    if data.min() < 0:
-        present = (data >= 0) if present is None else present & (data >= 0)
-        check_every_row_has_a_token("sequences", present)
-    E = converted("table", table)
-    if E.ndim != 2 or 0 in E.shape or E.dtype.kind not in "fiu":
-        raise invalid_argument("table", "a non-empty array of real numbers with 2 axes", E)
-    look_at_part("table", E)
-    last = int((data if present is None else data[present]).max())
-    if last >= len(E):
-        raise invalid_argument("sequences", f"rows of the table, at most {len(E) - 1}", last)
-    sequences = TokenSequences(data, _floating(E), present)
-    largest = np.abs(sequences._table).max()
-    if not np.isfinite(largest):
-        raise invalid_argument("table", "finite", E)
-    refuse_extremes("table", largest, single=True)
-    return sequences
-
-
-def _floating(numbers: NDArray[Any]) -> Floats:
-    is_single_or_double = numbers.dtype in (np.float32, np.float64)
-    return numbers if is_single_or_double else numbers.astype(np.float64)
-
-
-def padded(sequences: Any) -> tuple[Any, NDArray[np.bool_] | None]:
-    """Return sequences as one array; if their lengths differ, padded, and where tokens are.
-
-    Examples
-    --------
-    >>> padded([[3, 4], [5]])
-    (array([[3, 4],
-           [5, 0]]), array([[ True,  True],
-           [ True, False]]))
-    """
-    dtype = getattr(sequences, "dtype", None)
-    if dtype is not None and getattr(dtype, "kind", "f") != "O":
-        return converted("sequences", sequences), None
-    try:
-        parts = [converted("sequences", part) for part in sequences]
-    except TypeError:
-        raise invalid_argument("sequences", "an array, or a list of arrays", sequences) from None
-    lengths = np.array([len(part) if part.ndim else 0 for part in parts])
-    shapes = {part.shape[1:] for part in parts}
-    if len(parts) == 0 or lengths.min() == 0 or len(shapes) > 1:
-        found = f"{len(parts)} of {len(shapes)} kinds, the shortest of {min(lengths, default=0)}"
-        raise invalid_argument("sequences", "arrays of one kind, none of them empty", found)
-    if lengths.min() == lengths.max():
-        return np.stack(parts), None
-    kind = np.result_type(*parts)
-    whole = np.zeros((len(parts), int(lengths.max()), *parts[0].shape[1:]), dtype=kind)
-    for row, part in zip(whole, parts, strict=True):
-        row[: len(part)] = part
-    return whole, np.arange(whole.shape[1]) < lengths[:, None]

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from attnlaw._checks import Floats, Random, count, invalid_argument, random_generator
 from attnlaw.data.corpus_statistics import CorpusStatistics, as_statistics
 from attnlaw.data.covariance import pooled_covariance
-from attnlaw.data.masks import converted
 from attnlaw.data.readers import EmbeddingTable
+from attnlaw.data.user_arrays import converted
 from attnlaw.diagnostics.table_noise import (
     SubsetCheck,
     check_subsets,

@@ -17,7 +17,7 @@ from attnlaw._checks import (
     scalar,
 )
 from attnlaw.data.covariance import PooledCovariance, pooled_covariance
-from attnlaw.data.masks import array
+from attnlaw.data.user_arrays import array
 from attnlaw.laws.separable import SeparableLaw
 
 __all__ = [

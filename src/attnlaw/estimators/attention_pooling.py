@@ -10,8 +10,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from attnlaw._checks import choice, count, invalid_argument, real, refuse_masked, scalar
-from attnlaw.data.masks import converted, labels_array
-from attnlaw.data.sequences import Sequences, as_sequences, padded
+from attnlaw.data.sequences import Sequences
+from attnlaw.data.user_arrays import as_sequences, converted, labels_array, padded
 from attnlaw.estimators.alternation import trained_weights
 from attnlaw.estimators.fitted_pooling import FittedPooling, fit_pooling
 from attnlaw.estimators.pooling import POOLINGS, PostProcessing, position_weights

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._checks import Floats, RegimeWarning, count, invalid_argument, scalar
 from attnlaw.data.corpus_statistics import CorpusStatistics
-from attnlaw.data.masks import converted
+from attnlaw.data.user_arrays import converted
 from attnlaw.estimators.outliers import OutlierTest, n_dominant, outlier_test
 from attnlaw.estimators.rows import (
     SampleSpectrum,

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from attnlaw._checks import Floats, choice, count, invalid_argument
 from attnlaw._store import atomic_path
 from attnlaw.data.corpus_statistics import CorpusStatistics
-from attnlaw.data.masks import converted
 from attnlaw.data.sequences import Sequences
+from attnlaw.data.user_arrays import converted
 from attnlaw.estimators.pooling import (
     POOLINGS,
     TOKEN_WEIGHTS,

@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._checks import Floats, choice, invalid_argument, real_array, refuse_extremes
 from attnlaw.data.corpus_statistics import CorpusStatistics
-from attnlaw.data.masks import remaining_weights
 from attnlaw.data.pooled_tokens import sequences_with_token
-from attnlaw.data.sequences import Sequences, as_sequences
+from attnlaw.data.sequences import Sequences
+from attnlaw.data.user_arrays import as_sequences, remaining_weights
 from attnlaw.weights import BY_LENGTH, by_name
 
 __all__ = [

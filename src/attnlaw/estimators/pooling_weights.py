@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._checks import Floats, Random, invalid_argument, random_generator, scalar
-from attnlaw.data.sequences import Sequences, as_sequences
+from attnlaw.data.sequences import Sequences
+from attnlaw.data.user_arrays import as_sequences
 from attnlaw.estimators.alternation import (
     TRACE_NUMBERS,
     Optimum,

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from attnlaw._checks import Floats, choice, count, invalid_argument
 from attnlaw._machine import available_memory
-from attnlaw.data.masks import converted
 from attnlaw.data.readers.entries import Entry, bad_file, choose_entry
 from attnlaw.data.readers.tables import list_arrays
+from attnlaw.data.user_arrays import converted
 from attnlaw.simulation import attention_matrix
 
 __all__ = [

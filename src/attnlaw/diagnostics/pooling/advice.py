@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from attnlaw._checks import Floats, Random, count, invalid_argument, random_generator
 from attnlaw._machine import require
 from attnlaw.data.corpus_statistics import CorpusStatistics, as_statistics
-from attnlaw.data.sequences import as_sequences
+from attnlaw.data.user_arrays import as_sequences
 from attnlaw.diagnostics.pooling.classification import CROSS_VALIDATION, simultaneous_quantile
 from attnlaw.diagnostics.pooling.criteria import SCORES, Corpus, task_of
 from attnlaw.diagnostics.pooling.learning_curve import LearningCurve, predict_learning_curve

@@ -23,8 +23,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._checks import Floats, choice, invalid_argument, real_array
 from attnlaw.data.corpus_statistics import CorpusStatistics
-from attnlaw.data.masks import converted
 from attnlaw.data.sequences import Sequences
+from attnlaw.data.user_arrays import converted
 from attnlaw.diagnostics.pooling.classification import Folds, cross_validate, ridge_answers
 from attnlaw.diagnostics.pooling.poolings import Rows
 from attnlaw.estimators.fitted_pooling import FittedPooling

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._checks import Floats, invalid_argument, real_array
-from attnlaw.data.masks import labels_array
+from attnlaw.data.user_arrays import labels_array
 
 __all__ = ["MULTIPLES", "RIDGES", "LearningCurve", "predict_learning_curve"]
 

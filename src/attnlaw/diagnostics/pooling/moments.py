@@ -99,7 +99,7 @@ def independent_noise(
     --------
     Two uncorrelated positions, averaged:
 
-    >>> from attnlaw.data.sequences import as_sequences
+    >>> from attnlaw.data.user_arrays import as_sequences
     >>> signs = np.array([[1.0, 1.0], [-1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]])
     >>> data = as_sequences(signs[:, :, None])
     >>> independent_noise(data, position_means(data), np.full(2, 0.5), np.random.default_rng(0))

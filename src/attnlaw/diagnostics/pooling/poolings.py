@@ -95,7 +95,7 @@ def copy_groups(data: Sequences) -> NDArray[np.intp]:
 
     Examples
     --------
-    >>> from attnlaw.data.sequences import as_sequences
+    >>> from attnlaw.data.user_arrays import as_sequences
     >>> copy_groups(as_sequences([[0, 1], [1, 1], [0, 1]], np.eye(2)))
     array([0, 1, 0])
     """

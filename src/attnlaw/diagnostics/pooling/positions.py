@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._checks import Floats, Random, count, invalid_argument, random_generator
-from attnlaw.data.masks import labels_array
-from attnlaw.data.sequences import Sequences, as_sequences, padded
+from attnlaw.data.sequences import Sequences
+from attnlaw.data.user_arrays import as_sequences, labels_array, padded
 from attnlaw.diagnostics.pooling.classification import (
     Folds,
     LabelledStudy,

@@ -1,4 +1,4 @@
-r"""Users' arrays, masks and lengths, and the weights that they leave: one rule for each.
+r"""Users' arrays, sequences, masks and lengths, and the weights they leave: one rule for each.
 
 - Every sequence has at least one token. A sequence of length 0, a row of the mask without True
   and a row of negative tokens have no pooled vector, and are rejected by their row.
@@ -12,17 +12,27 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from attnlaw._checks import invalid_argument, is_missing, real_array, refuse_masked
+from attnlaw._checks import (
+    invalid_argument,
+    is_missing,
+    look_at_part,
+    real_array,
+    refuse_extremes,
+    refuse_masked,
+)
+from attnlaw.data.sequences import EmbeddedSequences, Sequences, TokenSequences
 
 __all__ = [
     "Pooling",
     "array",
+    "as_sequences",
     "check_every_row_has_a_token",
     "converted",
     "is_by_position",
     "labels_array",
+    "padded",
     "presence",
     "remaining_weights",
 ]
@@ -97,6 +107,110 @@ def labels_array(argument: str, labels: Any, n: int) -> NDArray[np.generic]:
     if y.dtype.kind == "f" and not np.isfinite(y).all():
         raise invalid_argument(argument, "finite", y)
     return y
+
+
+def as_sequences(
+    sequences: Any,
+    table: ArrayLike | None = None,
+    *,
+    mask: Any = None,
+    lengths: Any = None,
+) -> Sequences:
+    """Return what a user gave as sequences: embeddings, or tokens with their table.
+
+    Parameters
+    ----------
+    sequences : array of shape (N, length, d), or of int and shape (N, length)
+        Embeddings; or rows of `table`, negative where there is no token. A list or a pandas
+        Series of N arrays of unequal length is padded; torch tensors are taken, too.
+    table : array of shape (V, d), optional
+        Embeddings of the tokens.
+    mask : array of bool or int and shape (N, length), optional
+        True or 1 where there is a token.
+    lengths : array of int and shape (N,), optional
+        The same for sequences padded at the end.
+    """
+    if isinstance(sequences, Sequences):
+        return sequences
+    data, own = padded(sequences)
+    if own is not None:
+        if mask is not None or lengths is not None:
+            raise invalid_argument(
+                "mask and lengths", "left out for sequences of unequal length", "one of them"
+            )
+        mask = own
+    wanted = 3 if table is None else 2
+    if data.ndim != wanted or 0 in data.shape:
+        shape = "(n, length, dimension)" if table is None else "(n, length) beside a table"
+        raise invalid_argument("sequences", f"a non-empty array of shape {shape}", data)
+    N, L = data.shape[:2]
+    present = presence((N, L), mask, lengths)
+    if table is None:
+        if present is None:  # padding may hold anything
+            look_at_part("sequences", data)
+        if data.dtype.kind not in "fiu":
+            raise invalid_argument("sequences", "made of real numbers", data.dtype.name)
+        if data.dtype not in (np.float32, np.float64):
+            data = data.astype(np.float64)
+        result = EmbeddedSequences(data, present)
+        largest = np.max([np.abs(result.embed(rows)).max() for rows in result._blocks()])
+        if not np.isfinite(largest):
+            raise invalid_argument(
+                "sequences", "finite wherever there is a token", "NaN or infinity"
+            )
+        refuse_extremes("sequences", largest, single=True)
+        return result
+    if data.dtype.kind not in "iu":
+        raise invalid_argument("sequences", "whole numbers beside a table", data.dtype.name)
+    if data.min() < 0:
+        present = (data >= 0) if present is None else present & (data >= 0)
+        check_every_row_has_a_token("sequences", present)
+    E = converted("table", table)
+    if E.ndim != 2 or 0 in E.shape or E.dtype.kind not in "fiu":
+        raise invalid_argument("table", "a non-empty array of real numbers with 2 axes", E)
+    look_at_part("table", E)
+    if E.dtype not in (np.float32, np.float64):
+        E = E.astype(np.float64)
+    last = int((data if present is None else data[present]).max())
+    if last >= len(E):
+        raise invalid_argument("sequences", f"rows of the table, at most {len(E) - 1}", last)
+    tokens = TokenSequences(data, E, present)
+    largest = np.abs(tokens._table).max()
+    if not np.isfinite(largest):
+        raise invalid_argument("table", "finite", E)
+    refuse_extremes("table", largest, single=True)
+    return tokens
+
+
+def padded(sequences: Any) -> tuple[Any, NDArray[np.bool_] | None]:
+    """Return sequences as one array; if their lengths differ, padded, and where tokens are.
+
+    Examples
+    --------
+    >>> padded([[3, 4], [5]])
+    (array([[3, 4],
+           [5, 0]]), array([[ True,  True],
+           [ True, False]]))
+    """
+    dtype = getattr(sequences, "dtype", None)
+    if dtype is not None and getattr(dtype, "kind", "f") != "O":
+        return converted("sequences", sequences), None
+    try:
+        parts = [converted("sequences", part) for part in sequences]
+    except TypeError:
+        raise invalid_argument("sequences", "an array, or a list of arrays", sequences) from None
+    lengths = np.array([len(part) if part.ndim else 0 for part in parts])
+    shapes = {part.shape[1:] for part in parts}
+    if len(parts) == 0 or lengths.min() == 0 or len(shapes) > 1:
+        found = f"{len(parts)} of {len(shapes)} kinds, the shortest of {min(lengths, default=0)}"
+        raise invalid_argument("sequences", "arrays of one kind, none of them empty", found)
+    if lengths.min() == lengths.max():
+        return np.stack(parts), None
+    kind = np.result_type(*parts)
+    whole = np.zeros((len(parts), int(lengths.max()), *parts[0].shape[1:]), dtype=kind)
+    for row, part in zip(whole, parts, strict=True):
+        row[: len(part)] = part
+    return whole, np.arange(whole.shape[1]) < lengths[:, None]
 
 
 def is_by_position(embeddings: Any) -> bool:

@@ -6,8 +6,7 @@ from numpy.testing import assert_allclose
 
 import attnlaw as al
 from attnlaw.data.covariance import pooled_covariance
-from attnlaw.data.masks import presence, remaining_weights
-from attnlaw.data.sequences import as_sequences
+from attnlaw.data.user_arrays import as_sequences, presence, remaining_weights
 from attnlaw.estimators.pooling import pool_sequences
 
 T = np.arange(24.0).reshape(4, 2, 3)
