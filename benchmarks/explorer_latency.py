@@ -23,8 +23,8 @@ import warnings
 from playwright.sync_api import sync_playwright
 
 from attnlaw.explorer import serve
+from attnlaw.explorer.app import PAGES
 from attnlaw.explorer.charts import Look
-from attnlaw.explorer.pages import PAGES
 
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 SLIDERS = {

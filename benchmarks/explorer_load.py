@@ -22,8 +22,8 @@ import urllib.request
 import numpy as np
 
 import attnlaw as al
+from attnlaw.explorer.app import PAGES
 from attnlaw.explorer.frame import shown
-from attnlaw.explorer.pages import PAGES
 
 
 def drawing_callback(port):

@@ -6,8 +6,8 @@ from explorer_hands import expect_reading, traces, type_number, wait_until
 from playwright.sync_api import expect
 
 import attnlaw as al
+from attnlaw.explorer.app import PAGES, TOUR
 from attnlaw.explorer.frame import shown
-from attnlaw.explorer.pages import PAGES, TOUR
 
 
 @pytest.mark.parametrize("stop", TOUR, ids=[stop.name for stop in TOUR])

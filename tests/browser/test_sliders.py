@@ -7,9 +7,9 @@ from explorer_hands import expect_reading, traces, type_number, wait_until
 from playwright.sync_api import expect
 
 import attnlaw as al
+from attnlaw.explorer.app import PAGES
 from attnlaw.explorer.charts import Look
 from attnlaw.explorer.frame import shown
-from attnlaw.explorer.pages import PAGES
 
 MODEL = al.PooledSequences(
     vocab_ratio=0.5, sample_ratio=0.4, signal_norm=1.2,

@@ -3,12 +3,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnlaw.explorer.app import create_app
+from attnlaw.explorer.app import PAGES, create_app
 from attnlaw.explorer.charts import Look
 from attnlaw.explorer.controls import read_query, write_query
 from attnlaw.explorer.frame import page_layout
 from attnlaw.explorer.frame import shown as as_shown
-from attnlaw.explorer.pages import PAGES
 
 SPECTRUM = PAGES["spectrum"].controls
 

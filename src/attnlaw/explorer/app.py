@@ -1,24 +1,108 @@
-"""The application: a frame with a menu, one page at a time, and the server that shows it."""
+"""The application: its pages in the order of the menu, a tour of them, and the server."""
 
 import logging
 import os
 import select
 import socket
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 from waitress import create_server
 from waitress.channel import HTTPChannel
 
+from attnlaw.explorer import attention_page, data_page, phase_page, spectrum_page, weights_page
 from attnlaw.explorer.charts import FONT
-from attnlaw.explorer.controls import symbols_page
-from attnlaw.explorer.frame import notice, page_layout, register_page
-from attnlaw.explorer.pages import PAGES, SHARED, TOUR, tour_remark
+from attnlaw.explorer.controls import Value, symbols_page, write_query
+from attnlaw.explorer.frame import Page, notice, page_layout, register_page
+from attnlaw.explorer.parameters import CORRELATION, RATIOS, READING, VOCABULARY, WEIGHTS
 from attnlaw.explorer.security import LARGEST_REQUEST, guard
 
-__all__ = ["create_app", "serve"]
+__all__ = ["PAGES", "TOUR", "create_app", "serve"]
+
+PAGES: dict[str, Page] = {
+    page.name: page
+    for page in (
+        spectrum_page.PAGE,
+        phase_page.PAGE,
+        weights_page.PAGE,
+        attention_page.PAGE,
+        data_page.PAGE,
+    )
+}
+
+MODEL = {c.name for part in (RATIOS, READING, CORRELATION, WEIGHTS, VOCABULARY) for c in part}
+
+SHARED = {
+    name: {c.name: [c.lowest, c.highest, c.kind] for c in page.controls if c.name in MODEL}
+    for name, page in PAGES.items()
+    if name in ("spectrum", "phase", "weights")
+}
+"""Controls of the model by page, which the menu carries from one page to the next."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stop:
+    """A view to begin with, and what to watch there."""
+
+    name: str
+    title: str
+    page: str
+    values: dict[str, Value]  # what differs from the defaults of the page
+    sentence: str
+
+    @property
+    def link(self) -> str:
+        """Address of the view."""
+        controls = PAGES[self.page].controls
+        values = {c.name: c.default for c in controls} | self.values
+        query = write_query(controls, values).lstrip("?")
+        return f"/{self.page}?" + "&".join(filter(None, [f"tour={self.name}", query]))
+
+
+TOUR = (
+    Stop(
+        name="infinite", title="Infinite vocabulary", page="spectrum",
+        values={"vocab_ratio": 0.0, "signal_norm": 0.9, "sampling": "gaussian"},
+        sentence="The bulk is Marchenko and Pastur's. Play the signal norm: nothing shows until "
+        "γ^(1/4) over the square root of the SNR, then an eigenvalue leaves the bulk.",
+    ),
+    Stop(
+        name="ceiling", title="The ceiling of a table", page="spectrum",
+        values={"vocab_ratio": 1.0, "sample_ratio": 0.05, "signal_norm": 1.0},
+        sentence="Play the sample ratio towards 0: more data lift the alignment only up to "
+        "‖μ‖²/(‖μ‖² + δ), because the sampled tokens point a little aside.",
+    ),
+    Stop(
+        name="zipf", title="Zipf's law", page="spectrum",
+        values={
+            "frequencies": "zipf", "vocab_ratio": 0.05, "sample_ratio": 0.1, "signal_norm": 1.5,
+        },
+        sentence="Few tokens make most of a text, so pooling works with few of them. Choose the "
+        "importance 1/(p + a*) and see what the alignment gets back.",
+    ),
+    Stop(
+        name="boundary", title="The phase boundary", page="phase",
+        values={"vocab_ratio": 0.0, "sampling": "gaussian"},
+        sentence="Below the dashed line nothing of the signal is found, however many components "
+        "are kept. The best weights move the line down by the square root of their SNR.",
+    ),
+    Stop(
+        name="best", title="The best weights", page="weights",
+        values={"length": 12, "prefix": 4, "weights": "causal"},
+        sentence="Drag the bars towards the green marks: the SNR rises to the largest eigenvalue "
+        "of R. Then paint R, and see the best weights follow.",
+    ),
+    Stop(
+        name="causal", title="Causal attention", page="attention",
+        values={"causal": True, "n_tokens": 300},
+        sentence="A head that has learned nothing, with later tokens masked. Play the inverse "
+        "temperature, then draw heads: theory at this width lies on the bars.",
+    ),
+)  # fmt: skip
 
 MOST_CONNECTIONS, REQUEST_SECONDS = 1000, 60
 """Connections at a time, and how long a request may take to arrive: idle ones are then closed."""
@@ -198,7 +282,7 @@ def _register_frame(app: Dash) -> None:
             return symbols_page()
         if name not in PAGES:
             return notice(f"There is no page {path!r} here; choose one from the menu.", "red")
-        return page_layout(PAGES[name], search, tour_remark(search))
+        return page_layout(PAGES[name], search, _tour_remark(search))
 
     app.clientside_callback(ClientsideFunction("explorer", "mount"), Input("page", "children"))
     app.clientside_callback(
@@ -231,3 +315,22 @@ def _register_frame(app: Dash) -> None:
         Input("url", "pathname"),
         prevent_initial_call=True,
     )
+
+
+def _tour_remark(search: str | None) -> Any:
+    """Return what to watch, if a link belongs to the tour, and the way to the next stop."""
+    asked = parse_qs((search or "").lstrip("?"), max_num_fields=100).get("tour", [""])[0]
+    names = [stop.name for stop in TOUR]
+    if asked not in names:
+        return None
+    k = names.index(asked)
+    following = TOUR[(k + 1) % len(TOUR)]
+    return dmc.Alert(
+        [
+            html.Span(TOUR[k].sentence),
+            " ",
+            dmc.Anchor(f"Next: {following.title}", href=following.link, className="tour"),
+        ],
+        title=f"{k + 1} of {len(TOUR)}: {TOUR[k].title}",
+        color="blue", variant="light", py=6, className="notice", id="tour-remark",
+    )  # fmt: skip

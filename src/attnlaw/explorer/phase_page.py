@@ -14,7 +14,6 @@ from attnlaw._checks import invalid_argument
 from attnlaw.explorer.charts import Look, Trace, figure, line, numbers
 from attnlaw.explorer.controls import Control, Values, write_query
 from attnlaw.explorer.frame import Page, Reading, View, shown, tex
-from attnlaw.explorer.pages.spectrum import CONTROLS as SPECTRUM_CONTROLS
 from attnlaw.explorer.parameters import (
     CORRELATION,
     RATIOS,
@@ -27,6 +26,7 @@ from attnlaw.explorer.parameters import (
     vocabulary_code,
     weights_code,
 )
+from attnlaw.explorer.spectrum_page import CONTROLS as SPECTRUM_CONTROLS
 from attnlaw.plotting import style
 
 __all__ = ["PAGE"]

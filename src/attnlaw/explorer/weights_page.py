@@ -11,7 +11,6 @@ from attnlaw.correlations import nearest_correlation
 from attnlaw.explorer.charts import Look, Trace, bars, figure, numbers
 from attnlaw.explorer.controls import Control, Values, write_query
 from attnlaw.explorer.frame import LIVE, Page, Reading, View, shown, tex
-from attnlaw.explorer.pages.spectrum import CONTROLS as SPECTRUM_CONTROLS
 from attnlaw.explorer.parameters import (
     CORRELATION,
     WEIGHTS,
@@ -21,6 +20,7 @@ from attnlaw.explorer.parameters import (
     weights_code,
     weights_from,
 )
+from attnlaw.explorer.spectrum_page import CONTROLS as SPECTRUM_CONTROLS
 from attnlaw.plotting import style
 
 __all__ = ["PAGE"]
