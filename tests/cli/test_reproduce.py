@@ -22,7 +22,7 @@ def test_json_has_the_numbers_behind_each_verdict(run, tmp_path):
 
 
 def test_known_differences_are_explained_in_the_terminal():
-    from attnlaw.cli.reproduce import _differences
+    from attnlaw.cli.pictures import _differences
     from attnlaw.figures import Check
     from attnlaw.figures.reproduction import Reproduced
 

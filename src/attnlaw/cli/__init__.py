@@ -40,6 +40,8 @@ PLACES = {
     "mixture": "models:mixture",
     "multi-head": "models:multi_head",
     "attention": "models:attention",
+    "explore": "pictures:explore",
+    "reproduce": "pictures:reproduce",
     "warmup": "predict:warmup",
 }
 """Commands that share a module with another: module and name."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "RunBar",
     "describe_model",
+    "in_letters",
     "print_csv",
     "print_json",
     "print_model",
@@ -226,6 +227,41 @@ def _written(value: Any, indent: str = "") -> str:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     first, last = "{}" if isinstance(value, dict) else "[]"
     return f"{first}\n{deeper}" + f",\n{deeper}".join(items) + f"\n{indent}{last}"
+
+
+GREEK = {
+    "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "mu": "μ", "lambda": "λ",
+    "kappa": "κ", "theta": "θ", "phi": "φ", "varphi": "φ",
+}  # fmt: skip
+
+LETTERS: dict[str, Any] = {
+    r"\\(alpha|beta|gamma|delta|mu|lambda|kappa|theta|phi|varphi)(?![a-z])": lambda m: GREEK[m[1]],
+    r"\\perp": "⊥",
+    r"\\sqrt\{([^{}]*)\}": r"√(\1)",
+    r"\\sqrt": "√",
+    r"\\le\b": "≤",
+    r"\\ge\b": "≥",
+    r"\\to\b": "→",
+    r"\\infty\b": "∞",
+    r"\\(?:\||[lr]Vert)": "‖",
+    r"\^2\b": "²",
+    r"\\[,;!]": " ",
+    r"[\\${}]": "",
+}
+"""Mathematics of the report, as a terminal can show it: patterns in this order."""
+
+
+def in_letters(text: str) -> str:
+    r"""Write the TeX of a sentence in letters.
+
+    Examples
+    --------
+    >>> in_letters(r"noise of squared norm $\delta$; $d_k\to\infty$, $2\log n/\sqrt{2d_k}$")
+    'noise of squared norm δ; d_k→∞, 2log n/√(2d_k)'
+    """
+    for pattern, letters in LETTERS.items():
+        text = re.sub(pattern, letters, text)
+    return text
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -1,23 +1,28 @@
-"""`attnlaw reproduce`: the figures of the papers, with verdicts, in one folder."""
+"""`attnlaw reproduce`, the figures of the papers; `attnlaw explore`, the laws under sliders."""
 
-import re
+import secrets
+import signal
+import sys
+import threading
+import webbrowser
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import click
 
 from attnlaw._machine import require
 from attnlaw.cli.options import json_option
-from attnlaw.cli.output import print_json, print_table
+from attnlaw.cli.output import in_letters, print_json, print_table
 from attnlaw.figures import FIGURES
 
 if TYPE_CHECKING:
     from attnlaw.figures.reproduction import Reproduced
 
-__all__ = ["command", "in_letters"]
+__all__ = ["explore", "reproduce"]
 
-EPILOG = """\b
+REPRODUCE_EPILOG = """\b
 Examples:
   attnlaw reproduce --quick
   attnlaw reproduce bulk alignment --out my-figures --jobs 1
@@ -26,7 +31,7 @@ A run that was stopped goes on where it was when started again with the same opt
 """
 
 
-@click.command(epilog=EPILOG)
+@click.command(epilog=REPRODUCE_EPILOG)
 @click.argument("figures", nargs=-1, metavar="[FIGURE]...")
 @click.option(
     "--out",
@@ -51,7 +56,7 @@ A run that was stopped goes on where it was when started again with the same opt
 )
 @click.option("--list", "only_list", is_flag=True, help="Name the figures and stop.")
 @json_option
-def command(
+def reproduce(
     figures: tuple[str, ...],
     out: Path,
     quick: bool,
@@ -68,8 +73,7 @@ def command(
     """
     for module in ("matplotlib", "jinja2", "latex2mathml"):  # before any work is done
         require(module, extra="figures", purpose="attnlaw reproduce")
-    from attnlaw.figures import load_figure
-    from attnlaw.figures.reproduction import reproduce, write_report
+    from attnlaw.figures import load_figure, reproduction
 
     if only_list:
         print_table(["figure", ""], [[name, load_figure(name).title] for name in FIGURES])
@@ -77,10 +81,10 @@ def command(
     names = list(dict.fromkeys(figures)) or list(FIGURES)
     cost = {name: load_figure(name).seconds[not quick] for name in names}
     with _progress(cost, out) as told:
-        done = reproduce(
+        done = reproduction.reproduce(
             names, out=out, quick=quick, n_jobs=jobs, seed=seed, table=table, progress=told
         )
-    report = write_report(done, out, quick=quick)
+    report = reproduction.write_report(done, out, quick=quick)
     if as_json:
         print_json({"report": str(report), "figures": [_document(figure) for figure in done]})
         return
@@ -104,41 +108,6 @@ def _differences(done: "list[Reproduced]") -> Iterator[str]:
             reason = f" {check.explanation}" if known else ""
             word = "As known" if known else "Unexpected"
             yield in_letters(f"{word}, {figure.name}: {check.quantity}: {numbers}.{reason}\n")
-
-
-GREEK = {
-    "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "mu": "μ", "lambda": "λ",
-    "kappa": "κ", "theta": "θ", "phi": "φ", "varphi": "φ",
-}  # fmt: skip
-
-LETTERS: dict[str, Any] = {
-    r"\\(alpha|beta|gamma|delta|mu|lambda|kappa|theta|phi|varphi)(?![a-z])": lambda m: GREEK[m[1]],
-    r"\\perp": "⊥",
-    r"\\sqrt\{([^{}]*)\}": r"√(\1)",
-    r"\\sqrt": "√",
-    r"\\le\b": "≤",
-    r"\\ge\b": "≥",
-    r"\\to\b": "→",
-    r"\\infty\b": "∞",
-    r"\\(?:\||[lr]Vert)": "‖",
-    r"\^2\b": "²",
-    r"\\[,;!]": " ",
-    r"[\\${}]": "",
-}
-"""Mathematics of the report, as a terminal can show it: patterns in this order."""
-
-
-def in_letters(text: str) -> str:
-    r"""Write the TeX of a sentence in letters.
-
-    Examples
-    --------
-    >>> in_letters(r"noise of squared norm $\delta$; $d_k\to\infty$, $2\log n/\sqrt{2d_k}$")
-    'noise of squared norm δ; d_k→∞, 2log n/√(2d_k)'
-    """
-    for pattern, letters in LETTERS.items():
-        text = re.sub(pattern, letters, text)
-    return text
 
 
 def _document(figure: "Reproduced") -> dict[str, Any]:
@@ -184,3 +153,66 @@ class _progress:
                 "Start the same command again to go on.",
                 err=True,
             )
+
+
+EXPLORE_EPILOG = """\b
+Examples:
+  attnlaw explore
+  attnlaw explore --port 9000 --no-browser
+  attnlaw explore --host 0.0.0.0 --no-browser
+"""
+
+
+@click.command(epilog=EXPLORE_EPILOG)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8050,
+    show_default=True,
+    help="Port to listen at; 0 takes a free one.",
+)
+@click.option(
+    "--token",
+    envvar="ATTNLAW_TOKEN",
+    help="What visitors must give.  [default: nothing here, a random one beyond this machine]",
+)
+@click.option("--no-browser", is_flag=True, help="Do not open a browser.")
+def explore(host: str, port: int, token: str | None, no_browser: bool) -> None:
+    """Explore the laws in a browser: sliders, phase diagrams, simulations, your own data.
+
+    The page is served on this machine alone and loads nothing from the network. Ctrl-C ends it.
+    With another --host, visitors need the token that is part of the address shown.
+    """
+    for module in ("dash", "dash_mantine_components", "waitress"):
+        require(module, extra="explorer", purpose="The explorer")
+    from attnlaw.explorer import is_loopback, serve
+
+    if not token and not is_loopback(host):
+        token = secrets.token_urlsafe(24)
+    try:
+        server = serve(host, port, token or None)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ValueError(
+            f"port {port} of {host} cannot be used ({reason}); choose another with --port."
+        ) from None
+    if not is_loopback(host):
+        click.echo(
+            f"attnlaw: note: {host} is reachable from other machines, and anyone with the token "
+            "can run simulations on this one; what is sent is not encrypted.",
+            err=True,
+        )
+    shown = f"[{host}]" if ":" in host else host
+    address = f"http://{shown}:{server.effective_port}/"
+    if token:
+        address += "?" + urlencode({"token": token})
+    click.echo(f"The explorer is at {address} (Ctrl-C ends it)")
+    if not no_browser:
+        threading.Timer(0.5, webbrowser.open, [address]).start()
+    if threading.current_thread() is threading.main_thread():  # clean up as after Ctrl-C
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        server.run()
+    finally:
+        server.close()
