@@ -133,7 +133,7 @@ def documented_objects(env: BuildEnvironment) -> list[Any]:
 
 
 def check_names(app: Sphinx, env: BuildEnvironment) -> None:
-    """Complain about public names without a page, and public methods without a word."""
+    """Warn of public names without a page, and public methods without a docstring."""
     found = documented_objects(env)
     for module in [attnlaw, *(import_module(f"attnlaw.{name}") for name in MODULES)]:
         for name in module.__all__:
@@ -202,7 +202,7 @@ def link_derivation(
 
 
 def check_citations(app: Sphinx, env: BuildEnvironment) -> None:
-    """Complain about citations that lead nowhere, also in modules without a page."""
+    """Warn of citations that lead nowhere, also in modules without a page."""
     for path in citing_files():
         for words in problems(path.read_text()):
             logger.warning("%s: %s", path.relative_to(ROOT), words)

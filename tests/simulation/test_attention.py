@@ -151,8 +151,8 @@ def test_given_inputs_matter_through_their_gram_matrix_alone():
         scores.append(model.inputs @ model.inputs.T)
     assert_allclose(scores[0], scores[1], atol=1e-12)
     # a row of inputs twice is a row of attention twice
-    twins = head(50, 10, inputs=np.repeat(X[:25], 2, axis=0))
-    A = sim.sample_attention(twins, rng=0)
+    doubled = head(50, 10, inputs=np.repeat(X[:25], 2, axis=0))
+    A = sim.sample_attention(doubled, rng=0)
     assert_allclose(A[::2], A[1::2], rtol=1e-9)
     # unless positions tell them apart
     A = sim.sample_attention(

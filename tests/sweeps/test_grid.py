@@ -64,8 +64,8 @@ def test_different_cells_have_different_streams(cheap):
 
 def test_shared_noise_pairs_the_weights(cheap):
     """Weights given by name and by vector see the same sequences, and so the same numbers."""
-    twins = Sweep(**{**CHEAP, "weights": {"a": "mean", "b": [1 / 3] * 3}})
-    a, b = (compute(twins, at(twins, weights=label)) for label in "ab")
+    equal = Sweep(**{**CHEAP, "weights": {"a": "mean", "b": [1 / 3] * 3}})
+    a, b = (compute(equal, at(equal, weights=label)) for label in "ab")
     assert_array_equal(a, b)
     apart = Sweep(**{**CHEAP, "weights": {"a": "mean", "b": [1 / 3] * 3}, "share_noise": False})
     a, b = (compute(apart, at(apart, weights=label)) for label in "ab")
