@@ -6,8 +6,7 @@ from scipy.stats import ks_2samp
 
 import attnlaw as al
 from attnlaw.simulation._matrix_free.noise import FrequentTokens, VocabularyNoise
-from attnlaw.simulation.pooled import sample_frequent_tokens
-from attnlaw.simulation.vocabulary import n_candidates, split_vocabulary
+from attnlaw.simulation.pooled import n_candidates, sample_frequent_tokens, split_vocabulary
 
 R = al.prefix_correlation(6, prefix=3)
 WORDS = al.Vocabulary.zipf(120).with_importance("sif", a=1e-2)

@@ -26,6 +26,7 @@ from attnlaw.simulation.pooled import (
     PooledSample,
     covariance,
     leading_eigenpairs,
+    n_candidates,
     pool,
     sample_frequent_tokens,
     sample_pooled,
@@ -34,7 +35,6 @@ from attnlaw.simulation.pooled import (
 )
 from attnlaw.simulation.signs import sample_signs
 from attnlaw.simulation.verbs import run_trials, simulate_accuracy, stacked
-from attnlaw.simulation.vocabulary import n_candidates
 
 __all__ = ["ridge_coefficients"]
 

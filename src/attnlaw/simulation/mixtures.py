@@ -16,11 +16,12 @@ from attnlaw.simulation.pooled import (
     sample_frequent_tokens,
     sample_tokens,
     split_classes,
+    split_vocabulary,
     squared_overlap,
 )
 from attnlaw.simulation.signs import sample_signs
+from attnlaw.simulation.trials import measured
 from attnlaw.simulation.verbs import repeats, simulate
-from attnlaw.simulation.vocabulary import measure_vocabulary, split_vocabulary
 
 __all__ = ["MixtureSample", "sample_mixture"]
 
@@ -95,7 +96,7 @@ def _vocabulary_trial(
         table=Z,
         tokens=np.empty((N, 1) if is_token else (0, 0), dtype=np.int32),
     )
-    return measure_vocabulary(model, words, sample, bulk)
+    return measured(model, sample, bulk)
 
 
 def _memory(model: SequenceMixture, dimension: int) -> float:

@@ -19,10 +19,11 @@ from scipy.linalg import eigh
 from scipy.sparse import csr_array
 
 from attnlaw._checks import Floats, Random, random_generator
-from attnlaw.models import PooledSequences, Vocabulary
+from attnlaw.models import PooledSequences, SequenceMixture, Vocabulary
 from attnlaw.simulation.signs import sample_signs
 
 __all__ = [
+    "CANDIDATES",
     "ClassSplit",
     "PooledSample",
     "bulk_noise",
@@ -30,6 +31,7 @@ __all__ = [
     "covariance",
     "eigenvalues",
     "leading_eigenpairs",
+    "n_candidates",
     "pool",
     "population_covariance",
     "sample_frequent_tokens",
@@ -37,9 +39,13 @@ __all__ = [
     "sample_table",
     "sample_tokens",
     "split_classes",
+    "split_vocabulary",
     "squared_overlap",
     "token_classes",
 ]
+
+CANDIDATES = 16
+"""Leading eigenpairs among which the signal's is looked for where tokens have their own."""
 
 
 def sample_table(n_vocab: int, dimension: int, rng: Random = None) -> Floats:
@@ -126,6 +132,13 @@ def split_classes(table: Floats) -> ClassSplit:
     plus -= difference
     minus += difference
     return ClassSplit(within, mean, difference)
+
+
+def split_vocabulary(rows: Floats, vocabulary: Vocabulary) -> ClassSplit:
+    """Split rows of a table as text sees them, by the frequency-weighted means of the classes."""
+    p, c = vocabulary.frequencies, vocabulary.signs
+    mean, difference = p @ rows, (p * c) @ rows
+    return ClassSplit(rows - mean - np.outer(c, difference), mean, difference)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,15 +265,17 @@ def covariance(pooled: Floats, *, centred: bool) -> Floats:
     return np.asarray(X.T @ X / len(X))
 
 
-def population_covariance(model: PooledSequences, table: Floats, signal_norm: float) -> Floats:
+def population_covariance(
+    model: PooledSequences | SequenceMixture, table: Floats, signal_norm: float
+) -> Floats:
     """Return the covariance that pooled sequences from this very table have.
 
     Parameters
     ----------
-    model : PooledSequences
+    model : PooledSequences or SequenceMixture
         Its sampling, centring, weights and correlation.
     table : array of shape (V, d)
-        The noise Z of the table; V = 0 stands for an infinite vocabulary.
+        The noise Z of the table (times importance); V = 0 stands for an infinite vocabulary.
     signal_norm : float
         ‖μ‖, along the first coordinate.
 
@@ -278,7 +293,15 @@ def population_covariance(model: PooledSequences, table: Floats, signal_norm: fl
         token       C = κ Z_⊥ᵀZ_⊥/V + α (μ+m)(μ+m)ᵀ + (Σw)² z̄ z̄ᵀ     (last term if not centred)
         gaussian    C = κ ZᵀZ/V + α μμᵀ
         V = ∞       C = κ I + α μμᵀ
+
+    With a vocabulary, of rows E_v = g_v (c_v μ + z_v) whose classes have the means M₀ ± M₁ under
+    the frequencies p and E_⊥ the rows around them:
+
+        token       C = κ E_⊥ᵀ diag(p) E_⊥ + α M₁M₁ᵀ + (Σw)² M₀M₀ᵀ    (last term if not centred)
+        gaussian    C = κ Zᵀ diag(p) Z + α (Σpg)² μμᵀ
     """
+    if model.vocabulary is not None and model.tokens_differ:
+        return _vocabulary_covariance(model, model.vocabulary, table, signal_norm)
     V, d = table.shape
     alpha, kappa = model.signal_gain, model.noise_gain
     mu = signal_norm * np.eye(d)[0]
@@ -288,8 +311,25 @@ def population_covariance(model: PooledSequences, table: Floats, signal_norm: fl
         return np.asarray(kappa * (table.T @ table) / V + alpha * np.outer(mu, mu))
     within, mean, difference = split_classes(table)
     C = kappa * (within.T @ within) / V + alpha * np.outer(mu + difference, mu + difference)
-    if not model.centred:
+    if isinstance(model, PooledSequences) and not model.centred:
         C += model.weights.sum() ** 2 * np.outer(mean, mean)
+    return np.asarray(C)
+
+
+def _vocabulary_covariance(
+    model: PooledSequences | SequenceMixture, words: Vocabulary, table: Floats, signal_norm: float
+) -> Floats:
+    p, g, kappa, alpha = words.frequencies, words.weights, model.noise_gain, model.signal_gain
+    if model.sampling == "gaussian":
+        C = kappa * (table.T * p) @ table
+        C[0, 0] += alpha * (signal_norm * float(p @ g)) ** 2
+        return np.asarray(C)
+    rows = table.copy()
+    rows[:, 0] += signal_norm * g * words.signs
+    within, mean, difference = split_vocabulary(rows, words)
+    C = kappa * (within.T * p) @ within + alpha * np.outer(difference, difference)
+    if isinstance(model, PooledSequences) and not model.centred:
+        C += float(model.weights.sum()) ** 2 * np.outer(mean, mean)
     return np.asarray(C)
 
 
@@ -303,10 +343,23 @@ def bulk_noise(model: PooledSequences, sample: PooledSample) -> Floats:
     """
     if not sample.tokens.size:
         return sample.noise
+    if model.vocabulary is not None and model.tokens_differ:
+        within = split_vocabulary(sample.table, model.vocabulary).within
+        return pool(within, sample.tokens, model.weights)
     mean, difference = class_means(sample.table)
     X = sample.noise - model.weights.sum() * mean
     X -= np.outer(sample.gains, difference)
     return np.asarray(X)
+
+
+def n_candidates(vocabulary: Vocabulary, dimension: int) -> int:
+    """Return how many leading eigenpairs are looked at: one where no token stands out.
+
+    Tokens can stand out when the largest of their variances p g² differ by half.
+    """
+    rows = np.sort(vocabulary.frequencies * vocabulary.weights**2)[::-1]
+    stands_out = rows[0] > 1.5 * rows[min(CANDIDATES, len(rows)) - 1]
+    return min(CANDIDATES if stands_out else 1, dimension)
 
 
 def eigenvalues(matrix: Floats) -> Floats:

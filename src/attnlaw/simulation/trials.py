@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlaw._checks import Floats, Random, choice, count, invalid_argument, real_array, scalar
-from attnlaw.models import PooledSequences
+from attnlaw.models import PooledSequences, SequenceMixture
 from attnlaw.models.base import answers
 from attnlaw.results import Alignment, Spike, exceeds_edge
 from attnlaw.simulation._matrix_free.plan import (
@@ -35,14 +35,15 @@ from attnlaw.simulation.pooled import (
     covariance,
     eigenvalues,
     leading_eigenpairs,
+    n_candidates,
     population_covariance,
     sample_pooled,
+    split_vocabulary,
     squared_overlap,
 )
 from attnlaw.simulation.verbs import Progress, run_trials, simulate, simulate_spectrum
-from attnlaw.simulation.vocabulary import vocabulary_trial
 
-__all__ = ["simulate_alignment", "simulate_trial", "trial_memory"]
+__all__ = ["measured", "simulate_alignment", "simulate_trial", "trial_memory"]
 
 Trial = Callable[[PooledSequences, int, np.random.Generator], Spike]
 
@@ -162,11 +163,15 @@ def spectrum_of_sequences(
 
 def simulate_trial(model: PooledSequences, dimension: int, rng: np.random.Generator) -> Spike:
     """Measure one draw of the model by forming every matrix; see `simulate` for the fields."""
-    if model.tokens_differ:
-        return vocabulary_trial(model, dimension, rng)
     sample = sample_pooled(model, dimension, rng)
-    bulk = covariance(bulk_noise(model, sample), centred=model.centred)
-    edge = float(leading_eigenpairs(bulk)[0][0])
+    return measured(model, sample, bulk_noise(model, sample))
+
+
+def measured(
+    model: PooledSequences | SequenceMixture, sample: PooledSample, bulk: Floats
+) -> Spike:
+    """Measure one draw for every signal norm; `bulk` is its noise without class means."""
+    edge = float(leading_eigenpairs(covariance(bulk, centred=model.centred))[0][0])
     norms = np.asarray(model.signal_norm)
     spikes = [_measure(model, sample, float(norm), edge) for norm in norms.ravel()]
     return _gathered(spikes, norms.shape)
@@ -180,22 +185,40 @@ METHODS: dict[str, Trial] = {
 
 
 def _measure(
-    model: PooledSequences, sample: PooledSample, signal_norm: float, edge: float
+    model: PooledSequences | SequenceMixture,
+    sample: PooledSample,
+    signal_norm: float,
+    edge: float,
 ) -> Spike:
-    """Measure the leading eigenpairs of S and C at one signal norm."""
+    """Measure the signal's eigenpairs of S and C at one signal norm.
+
+    Notes
+    -----
+    Frequent tokens can have eigenvalues above the signal's: where tokens differ, the one of the
+    `n_candidates` leading eigenpairs is taken that overlaps most with the signal.
+    """
     d = sample.noise.shape[1]
-    signal = np.eye(d)[0]
+    signal, mean = np.eye(d)[0], edge
     S = covariance(sample.pooled(signal_norm), centred=model.centred)
     C = population_covariance(model, sample.table, signal_norm)
-    if model.centred or not sample.tokens.size:
-        (top,), (v,) = leading_eigenpairs(S)
-        (population,), (c,) = leading_eigenpairs(C)
-        mean = edge
-    else:
+    has_two_spikes = not model.centred and sample.tokens.size > 0
+    if model.vocabulary is not None and model.tokens_differ:
+        n = n_candidates(model.vocabulary, d)
+        if has_two_spikes:  # the eigenpair of the mean may be the first
+            n = max(n, min(2, d))
+            values, vectors = leading_eigenpairs(S, n)
+            direction = split_vocabulary(sample.table, model.vocabulary).mean
+            mean = values[np.argmax(squared_overlap(vectors, direction))]
+        top, v = _most_aligned(S, n)
+        population, c = _most_aligned(C, n)
+    elif has_two_spikes:
         table_mean, difference = class_means(sample.table)
         spikes = np.stack([signal_norm * signal + difference, table_mean])
         (top, mean), (v, _) = _assigned(S, spikes)
         (population, _), (c, _) = _assigned(C, spikes)
+    else:
+        (top,), (v,) = leading_eigenpairs(S)
+        (population,), (c,) = leading_eigenpairs(C)
     return Spike(
         top_eigenvalue=top,
         squared_overlap=squared_overlap(v, signal),
@@ -214,6 +237,13 @@ def _assigned(matrix: Floats, spikes: Floats) -> tuple[Floats, Floats]:
     overlaps = squared_overlap(vectors[:, None], spikes)
     swap = overlaps[0, 1] + overlaps[1, 0] > np.trace(overlaps)
     return (values[::-1], vectors[::-1]) if swap else (values, vectors)
+
+
+def _most_aligned(matrix: Floats, n_pairs: int) -> tuple[float, Floats]:
+    """Return the leading eigenpair that overlaps most with the signal, the first coordinate."""
+    values, vectors = leading_eigenpairs(matrix, n_pairs)
+    k = int(np.argmax(vectors[:, 0] ** 2))
+    return float(values[k]), vectors[k]
 
 
 def _gathered(spikes: list[Spike], shape: tuple[int, ...]) -> Spike:

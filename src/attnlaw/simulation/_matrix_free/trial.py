@@ -32,8 +32,13 @@ from attnlaw.simulation._matrix_free.noise import (
     sample_and_population,
 )
 from attnlaw.simulation._matrix_free.secular import Eigenpairs
-from attnlaw.simulation.pooled import bulk_noise, class_means, sample_pooled, split_classes
-from attnlaw.simulation.vocabulary import n_candidates
+from attnlaw.simulation.pooled import (
+    bulk_noise,
+    class_means,
+    n_candidates,
+    sample_pooled,
+    split_classes,
+)
 
 __all__ = ["alignment_trial", "begin_run", "matrix_free_trial", "product_run", "rank_two_trial"]
 
