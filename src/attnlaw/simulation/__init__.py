@@ -4,7 +4,7 @@ Begin with `pooled`: draw a table, signs, tokens, pool them, form covariances an
 eigenpairs. `signs` draws signs with a given correlation, `verbs` holds the questions and repeats
 trials on one process or several.
 
-One module for each model: `pooled` and `trials` (`vocabulary`, for tokens that differ), `classes`,
+One module for each model: `pooled` and `trials` (tokens that differ among them), `classes`,
 `mixtures`, `multi_head`, `query_attention` and `attention`. `accuracy` fits classifiers to pooled
 sequences; `learning` holds weights that come out of data.
 
