@@ -2,6 +2,7 @@
 
 import json
 import os
+import struct
 
 import numpy as np
 import pytest
@@ -368,3 +369,118 @@ def test_rows_of_very_unequal_length_are_held_to_memory(tmp_path):
     (tmp_path / "ids.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with limited_memory(2**26), pytest.raises(ValueError, match="rows of up to 100000 ids within"):
         count_tokens(tmp_path / "ids.jsonl")
+
+
+def test_chunks_that_got_lost_are_not_taken_for_fill_values(tmp_path):
+    """A missing chunk, or a link to nowhere, counted as tokens with the id of the fill value."""
+    pytest.importorskip("zarr")
+    for name, target in [("missing", None), ("broken", "nowhere"), ("circle", "0.0")]:
+        folder = zarr_folder(tmp_path / name, IDS)
+        (folder / "0.0").unlink()
+        if target:
+            (folder / "0.0").symlink_to(target)
+        with pytest.raises(ValueError, match=r"0\.0 must be a chunk.*, got nothing"):
+            count_tokens(folder)
+    folder = zarr_folder(tmp_path / "tiny", IDS, shape=[6 * 10**7, 1], chunks=[1, 1])
+    with pytest.raises(ValueError, match=r"must be|must hold"):
+        count_tokens(folder)  # each chunk took a millisecond
+
+
+def test_folders_in_place_of_files_and_two_descriptions_are_refused(tmp_path):
+    pytest.importorskip("zarr")
+    folder = zarr_folder(tmp_path / "folder", IDS)
+    (folder / "0.0").unlink()
+    (folder / "0.0").mkdir()
+    with pytest.raises(ValueError, match="must be a regular file, got a folder"):
+        count_tokens(folder)
+    folder = zarr_folder(tmp_path / "both", IDS)
+    (folder / "zarr.json").write_text((folder / ".zarray").read_text())
+    with pytest.raises(ValueError, match="got a folder with both"):
+        count_tokens(folder)
+
+
+@pytest.mark.parametrize("rows", [[[2**63 + 5, 1]], [[2**63 + 5], [1, 2]]], ids=["even", "ragged"])
+@pytest.mark.parametrize("kind", ["npy", "arrow", "array"])
+def test_ids_beyond_the_whole_numbers_are_no_padding(tmp_path, rows, kind):
+    """They became negative, and so were passed over."""
+    if kind == "arrow":
+        pa = pytest.importorskip("pyarrow")
+        source = tmp_path / "ids.arrow"
+        table = pa.table({"tokens": pa.array(rows, pa.list_(pa.uint64()))})
+        with pa.ipc.new_file(str(source), table.schema) as writer:
+            writer.write_table(table)
+    else:
+        source = np.array([row[:1] for row in rows], dtype=np.uint64)
+        if kind == "npy":
+            np.save(tmp_path / "ids.npy", source)
+            source = tmp_path / "ids.npy"
+    with pytest.raises(ValueError, match=r"below 2.63, got 9223372036854775813 in row 0"):
+        count_tokens(source)
+
+
+def test_tokens_of_unsigned_arrays_of_one_axis_are_counted():
+    assert count_tokens(np.array([3, 1, 1], dtype=np.uint64)).tolist() == [0, 2, 0, 1]
+
+
+def with_footer(content, times=1, place=None):
+    """An Arrow file whose footer names its first batch so often, at a place of one's choice."""
+    (length,) = struct.unpack("<i", content[-10:-6])
+    footer = bytearray(content[-10 - length : -10])
+    (root,) = struct.unpack_from("<I", footer)
+    (back,) = struct.unpack_from("<i", footer, root)
+    (offset,) = struct.unpack_from("<H", footer, root - back + 4 + 2 * 3)  # of the batches
+    field = root + offset
+    (vector,) = struct.unpack_from("<I", footer, field)
+    block = list(struct.unpack_from("<qiiq", footer, field + vector + 4))
+    block[0] = block[0] if place is None else place
+    footer += bytes(-(len(footer) + 4) % 8)
+    struct.pack_into("<I", footer, field, len(footer) - field)
+    footer += struct.pack("<I", times) + times * struct.pack("<qiiq", *block)
+    return content[: -10 - length] + footer + struct.pack("<i", len(footer)) + b"ARROW1"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"times": 10**5}, "hold each batch of its rows once"),  # took hours
+        ({"place": 2**61}, "be a complete Arrow file"),  # an OSError
+        ({"place": -8}, "be a complete Arrow file"),
+        ({"place": 8}, "be a complete Arrow file"),
+    ],
+)
+def test_footers_of_arrow_files_name_each_batch_once(tmp_path, change, words):
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table({"tokens": [[1, 2, 3], [4]] * 1000})
+    with pa.ipc.new_file(str(tmp_path / "ids.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    content = (tmp_path / "ids.arrow").read_bytes()
+    (tmp_path / "ids.arrow").write_bytes(with_footer(content))
+    assert count_tokens(tmp_path / "ids.arrow").sum() == 4000
+    (tmp_path / "ids.arrow").write_bytes(with_footer(content, **change))
+    with pytest.raises(ValueError, match=words):
+        count_tokens(tmp_path / "ids.arrow")
+
+
+def test_all_dictionaries_of_an_arrow_file_together_are_held_to_memory(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    words = {
+        name: pa.DictionaryArray.from_arrays([0], ["x" * 10**7]) for name in ("a", "b", "c", "d")
+    }
+    table = pa.table({"tokens": [[1]], **words})
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_file(str(tmp_path / "ids.arrow"), table.schema, options=options) as writer:
+        writer.write_table(table)
+    assert count_tokens(tmp_path / "ids.arrow").tolist() == [0, 1]
+    with limited_memory(2**26), pytest.raises(ValueError, match="within the 64 MiB"):
+        count_tokens(tmp_path / "ids.arrow")
+
+
+def test_columns_of_parquet_files_are_named_in_letters(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = pytest.importorskip("pyarrow").table({"tokens": [[1]], "other": [[2]]})
+    parquet.write_table(table, tmp_path / "ids.parquet", store_schema=False)
+    content = (tmp_path / "ids.parquet").read_bytes()
+    head, _, tail = content.rpartition(b"other")  # in the description of the row group
+    (tmp_path / "ids.parquet").write_bytes(head + b"oth\xe9r" + tail)
+    with pytest.raises(ValueError, match="must name its columns in UTF-8"):
+        count_tokens(tmp_path / "ids.parquet")

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from attnlaw._checks import LARGEST_COUNT, count, invalid_argument, refuse_masked
 from attnlaw.data.readers.array_files import npy_entries
+from attnlaw.data.readers.arrow_files import record_batches
 from attnlaw.data.readers.entries import BadFileError, bad_file
 from attnlaw.data.readers.lists import (
     BLOCK_ROWS,
@@ -35,7 +36,6 @@ from attnlaw.data.readers.lists import (
     list_column,
     parquet_file,
     parsed_lines,
-    record_batches,
     row_batches,
     row_name,
     signed,
@@ -211,7 +211,7 @@ class Corpus:
                 )
             values = np.asarray(data[rows_here])
             if values.ndim == 2 and values.dtype.kind in "iu":
-                values = signed(values[:, : self.max_length])
+                values = signed(name, partial(row_name, first), values[:, : self.max_length])
             yield Block(values, labels, name, partial(row_name, first))
 
 
@@ -311,7 +311,7 @@ def _counted(
     there = ids[ids >= 0]
     if there.size and there.max() >= MOST_TOKENS:
         raise block.refuse(0, f"hold ids below {MOST_TOKENS}", f"{there.max()} on or after")
-    return np.bincount(there)
+    return np.bincount(there.astype(np.int64, copy=False))
 
 
 def _added(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:

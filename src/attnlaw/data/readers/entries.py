@@ -146,12 +146,13 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
         handle = os.open(path, flags)
     except OSError as error:
         raise bad_file(path, "be a file that can be read", error.strerror or str(error)) from None
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(handle)
+        found = {stat.S_IFIFO: "a named pipe", stat.S_IFDIR: "a folder"}
+        kind = found.get(stat.S_IFMT(status.st_mode), "a device or a socket")
+        raise bad_file(path, "be a regular file", kind)
     with open(handle, "rb") as stream:
-        status = os.fstat(stream.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            found = {stat.S_IFIFO: "a named pipe", stat.S_IFDIR: "a folder"}
-            kind = found.get(stat.S_IFMT(status.st_mode), "a device or a socket")
-            raise bad_file(path, "be a regular file", kind)
         stored = 512 * getattr(status, "st_blocks", 2**62)
         if status.st_size > SPARSE_BYTES and SPARSE_SHARE * stored < status.st_size:
             found_bytes = f"{status.st_size} bytes of which {stored} are on the disk"

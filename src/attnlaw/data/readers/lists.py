@@ -5,19 +5,17 @@ cannot be used is named by its row, counted from 0, or its line, counted from 1.
 """
 
 import json
-import os
-import struct
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw._checks import is_missing
 from attnlaw._machine import require
+from attnlaw.data.readers.arrow_files import record_batches
 from attnlaw.data.readers.entries import bad_file, opened, require_room
 
 __all__ = [
@@ -28,7 +26,6 @@ __all__ = [
     "list_column",
     "parquet_file",
     "parsed_lines",
-    "record_batches",
     "row_batches",
     "row_name",
     "signed",
@@ -36,9 +33,6 @@ __all__ = [
 ]
 
 BLOCK_ROWS = 2**13  # read at a time
-ARROW_MAGIC = b"ARROW1"
-HEADER_BYTES = 2**26  # of a message or a footer
-MOST_BYTES = 2**62  # of any file
 MOST_PACKED = 100  # bytes of memory for one of a file of ids
 
 
@@ -51,126 +45,6 @@ def parquet_file(path: Path) -> Any:
         return parquet.ParquetFile(path)
     except Exception as error:  # pyarrow's are of several kinds
         raise bad_file(path, "be a complete .parquet file", str(error)[:120]) from None
-
-
-def record_batches(path: Path) -> Iterator[Any]:
-    """Yield the batches of an Arrow file, in either format, as they lie on the disk."""
-    arrow: Any = require("pyarrow", extra="corpora", purpose="An .arrow file")
-    with opened(path) as stream:
-        try:
-            for n_bytes in _unpacked_sizes(stream):
-                require_room(path, 2 * n_bytes, "a batch of its rows")
-        except struct.error:
-            raise bad_file(path, "be a complete Arrow file", "headers cut short") from None
-    try:
-        with arrow.memory_map(str(path)) as source:
-            try:
-                reader = arrow.ipc.open_file(source)
-            except arrow.ArrowInvalid:
-                source.seek(0)
-                yield from arrow.ipc.open_stream(source)
-                return
-            for k in range(reader.num_record_batches):
-                yield reader.get_batch(k)
-    except (arrow.ArrowException, OSError) as error:
-        raise bad_file(path, "be a complete Arrow file", str(error)[:120]) from None
-
-
-def _unpacked_sizes(stream: IO[bytes]) -> Iterator[int]:
-    """Yield the bytes that each message of an Arrow file unpacks to, from its headers alone.
-
-    The file format is the magic word, messages, a footer that says where they are (its tables of
-    dictionaries and batches are fields 2 and 3), the footer's length and the magic word again; the
-    stream format is messages one after the other.
-    """
-    size = stream.seek(0, os.SEEK_END)
-    stream.seek(0)
-    if stream.read(6) != ARROW_MAGIC:
-        place = 0
-        while place < size:
-            n_bytes, place = _message(stream, place)
-            yield n_bytes
-        return
-    (length,) = struct.unpack("<i", _bytes(stream, size - 10, 4))
-    footer = _Table.root(_bytes(stream, size - 10 - length, length))
-    for field in (2, 3):
-        start, n = footer.vector(field)
-        for k in range(n):  # of a place, the length of the header and that of the body
-            (place,) = struct.unpack_from("<q", footer.data, start + 24 * k)
-            yield _message(stream, place)[0]
-
-
-def _message(stream: IO[bytes], place: int) -> tuple[int, int]:
-    """Return the bytes that a message unpacks to, and where the next one begins.
-
-    A header is a table with the length of the body in field 3; batches have their buffers in
-    field 2 and how they are packed in field 3. A packed buffer begins with its unpacked length.
-    """
-    (length,), header = struct.unpack("<i", _bytes(stream, place, 4)), place + 4
-    if length == -1:  # the mark of all versions but the first
-        (length,), header = struct.unpack("<i", _bytes(stream, header, 4)), header + 4
-    if length == 0:  # the end of the stream
-        return 0, sys.maxsize
-    body = header + length
-    message = _Table.root(_bytes(stream, header, length))
-    (kind,) = message.scalar("<B", 1) or (0,)
-    (body_length,) = message.scalar("<q", 3) or (0,)
-    after = body + max(body_length, 0)
-    if kind not in (2, 3):  # dictionaries hold a batch in field 1
-        return 0, after
-    batch = message.table(2) if kind == 3 else message.table(2).table(1)
-    if not batch.place_of(3):
-        return 0, after  # not packed, and mapped as it is
-    start, n = batch.vector(2)
-    total = 0
-    for k in range(n):
-        offset, stored = struct.unpack_from("<qq", batch.data, start + 16 * k)
-        if stored >= 8:
-            total += max(0, *struct.unpack("<q", _bytes(stream, body + offset, 8)))
-    return total, after
-
-
-def _bytes(stream: IO[bytes], place: int, n: int) -> bytes:
-    """Return n bytes from a place on, fewer at the end of the file."""
-    if not 0 <= place < MOST_BYTES or not 0 <= n <= HEADER_BYTES:
-        raise struct.error("beyond the file")
-    stream.seek(place)
-    return stream.read(n)
-
-
-class _Table(NamedTuple):
-    """A table of FlatBuffers: at its place the way back to the list of where its fields are."""
-
-    data: bytes
-    place: int
-
-    @classmethod
-    def root(cls, data: bytes) -> "_Table":
-        return cls(data, *struct.unpack_from("<I", data))
-
-    def place_of(self, field: int) -> int:
-        """Return where a field is, 0 if it is left out."""
-        (back,) = struct.unpack_from("<i", self.data, self.place)
-        (size,) = struct.unpack_from("<H", self.data, self.place - back)
-        if 4 + 2 * field >= size:
-            return 0
-        (offset,) = struct.unpack_from("<H", self.data, self.place - back + 4 + 2 * field)
-        return self.place + offset if offset else 0
-
-    def scalar(self, kind: str, field: int) -> tuple[int, ...]:
-        place = self.place_of(field)
-        return struct.unpack_from(kind, self.data, place) if place else ()
-
-    def table(self, field: int) -> "_Table":
-        place = self.place_of(field)
-        return _Table(self.data, place + struct.unpack_from("<I", self.data, place)[0])
-
-    def vector(self, field: int) -> tuple[int, int]:
-        """Return where the entries of a vector begin, and their number."""
-        if not (place := self.place_of(field)):
-            return 0, 0
-        place += struct.unpack_from("<I", self.data, place)[0]
-        return place + 4, struct.unpack_from("<I", self.data, place)[0]
 
 
 def row_batches(
@@ -216,12 +90,16 @@ def _require_group_room(path: Path, group: Any, wanted: list[str]) -> None:
     """Raise if the rows read at a time do not fit: equal numbers are packed into next to none."""
     for k in range(group.num_columns):
         column = group.column(k)
-        if column.path_in_schema.partition(".")[0] not in wanted:
+        try:
+            name = column.path_in_schema
+        except UnicodeDecodeError as error:
+            raise bad_file(path, "name its columns in UTF-8", str(error)) from None
+        if name.partition(".")[0] not in wanted:
             continue
         share = min(1.0, BLOCK_ROWS / max(group.num_rows, 1))
         if 8 * column.num_values > MOST_PACKED * column.total_uncompressed_size:
             share = 1.0  # they may all be in one row
-        require_room(path, 16 * share * column.num_values, f"column {column.path_in_schema}")
+        require_room(path, 16 * share * column.num_values, f"column {name}")
 
 
 def _of_groups(
@@ -296,13 +174,16 @@ def _laid_out(
         k = int(np.searchsorted(np.cumsum(lengths), int(flat.argmin()), side="right"))
         raise bad_file(path, "hold token ids, from 0 on", f"{flat.min()} in {where(k)}")
     if lengths.min() == L:
-        return signed(flat.reshape(-1, L)[:, :max_length])
+        return signed(name, where, flat.reshape(-1, L)[:, :max_length])
     L = min(L, max_length)
     require_room(path, 32 * L * len(lengths), f"{len(lengths)} rows of up to {L} ids")
     ids = np.full((len(lengths), L), -1, dtype=np.int64)
     starts = np.cumsum(lengths) - lengths
     there = np.arange(L) < lengths[:, None]
     ids[there] = flat[(starts[:, None] + np.arange(L))[there]]
+    if flat.dtype.kind == "u" and (lost := there & (ids < 0)).any():
+        k = int(np.argmax(lost.any(axis=1)))
+        raise bad_file(path, "hold ids below 2^63", f"{int(ids[lost][0]) % 2**64} in {where(k)}")
     return ids
 
 
@@ -371,8 +252,11 @@ def stacked_lines(
     return _laid_out(name, where, np.concatenate(rows), lengths, max_length)
 
 
-def signed(ids: NDArray[Any]) -> NDArray[Any]:
-    """Return whole numbers of any type and byte order as the loops take them."""
+def signed(name: str, where: Callable[[int], str], ids: NDArray[Any]) -> NDArray[Any]:
+    """Return whole numbers of any type and byte order as the loops take them: (n, L)."""
+    if ids.dtype.kind == "u" and ids.size and (largest := ids.max()) >= 2**63:
+        k = int(np.argmax(ids.max(axis=1)))
+        raise bad_file(Path(name), "hold ids below 2^63", f"{largest} in {where(k)}")
     return ids if ids.dtype in (np.int32, np.int64) and ids.dtype.isnative else ids.astype("i8")
 
 

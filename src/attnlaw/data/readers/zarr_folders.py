@@ -1,10 +1,11 @@
 """Arrays in folders of Zarr: read by the `zarr` package, which sees only what was checked before.
 
 A folder is many files: a description in JSON, and a file for each chunk, compressed. Zarr waits
-for a pipe, unpacks a chunk to whatever size it has, and fills chunks that are missing. So it reads
-through a store that opens regular files only, limits the description, and asks of each chunk how
-many bytes it unpacks to before it is unpacked. Codecs whose answer cannot be had in advance are
-refused; `zarr.open_array` opens those, and its arrays are taken as any other.
+for a pipe, unpacks a chunk to whatever size it has, and takes one that got lost for one of fill
+values. So it reads through a store that opens regular files only, limits the description, wants
+every chunk, and asks of each how many bytes it unpacks to before it is unpacked. Codecs whose
+answer cannot be had in advance are refused; `zarr.open_array` opens those, and its arrays are
+taken as any other.
 """
 
 import json
@@ -34,6 +35,7 @@ DESCRIPTIONS = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 DESCRIPTION_BYTES = 2**20
 PLAIN = ("bytes", "transpose", "crc32c")  # codecs that keep the size, but for a checksum
 PACKED = ("blosc", "gzip", "zlib", "zstd")
+MISSING = "be a chunk that is stored, or left to zarr.open_array, which fills in what is missing,"
 STEP_BYTES = 2**20  # unpacked at a time, where unpacking is the only way to know the size
 
 
@@ -45,7 +47,7 @@ def zarr_array(path: Path) -> Any:
     BadFileError
         Here or in a later slice: for files that are not regular, kinds and codecs that are not
         numbers packed by Blosc, gzip, zlib or Zstandard, chunks beyond the memory at hand, chunks
-        that unpack to more than their size, and arrays of which few chunks are stored.
+        that unpack to more than their size, and arrays of which chunks are missing.
     """
     zarr: Any = require("zarr", extra="corpora", purpose="A folder of Zarr")
     described = _description(path)
@@ -101,9 +103,11 @@ class Bands:
 
 def _description(path: Path) -> Mapping[str, Any]:
     """Return what zarr.json says of the array, or .zarray in the older format."""
-    name = next((name for name in DESCRIPTIONS[:2] if (path / name).exists()), None)
-    if name is None:
-        raise bad_file(path, "be a Zarr array", "a folder with neither zarr.json nor .zarray")
+    names = [name for name in DESCRIPTIONS[:2] if (path / name).exists()]
+    if len(names) != 1:
+        found = "a folder with both" if names else "a folder with neither"
+        raise bad_file(path, "be a Zarr array, with zarr.json or .zarray", found)
+    name = names[0]
     try:
         found = json.loads(_read(path / name, DESCRIPTION_BYTES, "a description"))
     except (ValueError, RecursionError) as error:
@@ -169,7 +173,9 @@ def _checked_store(path: Path, chunk_bytes: int, packing: str | None) -> Any:
         async def get(self, key: str, prototype: Any = None, byte_range: Any = None) -> Any:
             file = self.root / key
             if not file.exists():
-                return None
+                if file.name in DESCRIPTIONS:
+                    return None
+                raise bad_file(file, MISSING, "nothing at that place")
             prototype = prototype or default_buffer_prototype()
             if file.name in DESCRIPTIONS:
                 return prototype.buffer.from_bytes(_read(file, DESCRIPTION_BYTES, "a description"))
