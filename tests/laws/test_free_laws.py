@@ -245,3 +245,40 @@ def test_attention_bulk_has_the_golden_edges(theta):
 def test_law_of_restores_every_kind():
     for law, _ in LAWS.values():
         assert law_of(law._expression) == law
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        MarchenkoPastur(20.0) + MarchenkoPastur(2.0),
+        MarchenkoPastur(2.0) @ MarchenkoPastur(3.0),
+        Semicircle(1.0) @ MarchenkoPastur(3.0),  # its atom lies inside the continuous part
+    ],
+)
+def test_next_to_an_atom_the_transform_is_that_of_the_atom(law):
+    """−z m(z) → the mass; it fell to 1e-40 on the way, and took minutes at z = 1e-310."""
+    z = 1j * np.array([1e-9, 1e-12, 1e-18, 1e-30, 1e-200, 1e-300])
+    np.testing.assert_allclose(-z * law.stieltjes(z), law.atom.mass[0] + 0 * z, atol=1e-7)
+    if not law.density(0.01):
+        np.testing.assert_allclose(-z.imag * law.stieltjes(z.imag), law.atom.mass[0], atol=1e-7)
+    with pytest.raises(ValueError, match="z must be farther from the atoms"):
+        law.stieltjes(1e-310j)
+
+
+def test_around_an_atom_the_transform_is_smooth():
+    """G − p/z is analytic there; where the ways to evaluate it meet, values and slopes agree."""
+    law = MarchenkoPastur(20.0) + MarchenkoPastur(2.0)
+    border = 1e-5 * law.edges[0]
+    z = border * np.array([0.999, 1.001, -0.999, -1.001])
+    rest = law.stieltjes(z) + law.atom.mass[0] / z
+    np.testing.assert_allclose(rest, rest[0], rtol=1e-4)
+    np.testing.assert_allclose(rest[:2], rest[1], rtol=1e-6)
+
+
+def test_points_too_close_to_a_hard_edge_are_refused():
+    """(−z)^(1/3) m → 1; at −1e-30 a quarter was missing, at −1e-200 all but 1e-108."""
+    law = MarchenkoPastur(1.0) @ MarchenkoPastur(1.0)
+    z = -np.array([1e-15, 1e-18, 1e-21])
+    np.testing.assert_allclose(law.stieltjes(z) * (-z) ** (2 / 3), 1, rtol=1e-4)
+    with pytest.raises(ValueError, match=r"z must be at least .* away from the edge at 0"):
+        law.stieltjes(-1e-30)

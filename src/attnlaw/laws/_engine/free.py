@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from attnlaw._checks import Complexes, Floats, count, frozen
+from attnlaw._checks import Complexes, Floats, count, frozen, invalid_argument
 from attnlaw.laws._engine import expression as ex
 from attnlaw.laws._engine.continuation import follow, settle, tangent
 from attnlaw.laws._engine.expression import Expression
@@ -26,6 +26,7 @@ _FIRST = np.linspace(0.0, np.pi, 13)[1:-1]
 _HALVINGS = 2
 _GRADED = 4  # nodes towards an edge
 _CLOSEST = 1e-13  # angle of the last node towards a hard edge
+_CLOSEST_POINT = 1e-24  # share of the largest point at which a hard edge is told from a point
 
 
 class FreeLaw(Law):
@@ -114,6 +115,35 @@ class FreeLaw(Law):
         return self._below(follow(self._expression, x.astype(np.complex128)))
 
     def _cauchy(self, z: Complexes) -> Complexes:
+        """Return G, next to an atom p δ_a as p/(z − a) + R(z), of which only R is evaluated.
+
+        Inside the continuous part R is continuous from above. Elsewhere it is analytic up to the
+        next edge or atom, at a distance of r, and real on the axis: with h = 10⁻⁵ r,
+        G(a + ih) = −ip/h + R(a) + ih R′(a) + O(h²).
+        """
+        if 0 in self.edges and (closest := np.abs(z).min(initial=np.inf)) < _CLOSEST_POINT * (
+            scale := self._expression.bound
+        ):
+            condition = f"at least {_CLOSEST_POINT * scale:.3g} away from the edge at 0"
+            raise invalid_argument("z", condition, float(closest))
+        places, g = self.atom.location, np.empty(z.shape, dtype=np.complex128)
+        far = np.ones(z.shape, dtype=bool)
+        for a, p in zip(places.tolist(), self.atom.mass.tolist(), strict=True):
+            others = np.concatenate([self.edges, places[places != a]])
+            h = 1e-5 * np.abs(others - a).min(initial=self._expression.bound or 1.0)
+            embedded = a in self._embedded
+            near = np.abs(z - a) < (1e-3 * h if embedded else h)
+            if not near.any():
+                continue
+            rest = complex(self._followed(np.array([a + 1j * h]))[0]) + 1j * p / h
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                away = z[near] - a
+                g[near] = p / away + (rest if embedded else rest.real + rest.imag / h * away)
+            far &= ~near
+        g[far] = self._followed(z[far])
+        return g
+
+    def _followed(self, z: Complexes) -> Complexes:
         point, _ = evaluate(self._expression, follow(self._expression, z))
         return np.asarray(point.g, dtype=np.complex128)
 
