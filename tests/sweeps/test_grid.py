@@ -1,6 +1,7 @@
 """The description of a sweep: axes, cells, streams, TOML, and sentences for what is wrong."""
 
 import json
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -199,4 +200,20 @@ def test_files_that_are_not_toml_are_named(tmp_path):
         load_sweep(path)
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(ValueError, match="the grid file must be text in UTF-8"):
+        load_sweep(path)
+
+
+def test_grid_files_that_are_none_get_a_sentence(tmp_path):
+    """A device was read to the end of memory, a pipe waited for."""
+    with pytest.raises(ValueError, match="/dev/zero must be a regular file, got a device"):
+        load_sweep("/dev/zero")
+    os.mkfifo(tmp_path / "pipe.toml")
+    with pytest.raises(ValueError, match="must be a regular file, got a named pipe"):
+        load_sweep(tmp_path / "pipe.toml")
+    path = tmp_path / "grid.toml"
+    path.write_text("x = " + "[" * 10**5)
+    with pytest.raises(ValueError, match="must be a TOML file"):
+        load_sweep(path)
+    path.write_text("#" * (2**24 + 1))
+    with pytest.raises(ValueError, match="the grid file must be of at most 16777216 bytes"):
         load_sweep(path)

@@ -21,7 +21,14 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import attnlaw as al
 from attnlaw.sweeps import Sweep, open_sweep, run_sweep
-from attnlaw.sweeps.cluster import _check_versions, _compute, _limit_threads, _result, _room
+from attnlaw.sweeps.cluster import (
+    _check_versions,
+    _compute,
+    _limit_threads,
+    _result,
+    _room,
+    connected,
+)
 from attnlaw.sweeps.processes import COMMAND
 from attnlaw.sweeps.store import read_journal, software
 
@@ -243,13 +250,46 @@ def test_quick_cells_travel_together(cluster, tmp_path):
     assert len(tasks[0]) == 1, "nobody knows yet how long a cell takes"
 
 
-def test_a_cluster_without_workers_is_waited_for_and_said():
-    class Deserted:
-        def nthreads(self):
-            return {}
+class Deserted:
+    """A client of a cluster whose first worker comes at the third question."""
 
-    with pytest.warns(UserWarning, match="The cluster has no workers; the sweep waits for them"):
-        assert _room(Deserted(), set()) > 0  # they get some cells when they come
+    questions = 0
+
+    def nthreads(self):
+        self.questions += 1
+        return {"tcp://10.0.0.2": 1} if self.questions > 2 else {}
+
+    def get_versions(self, packages):
+        return {"workers": {"tcp://10.0.0.2": {"packages": {"attnlaw": self.version}}}}
+
+    def run(self, function, workers, on_error):
+        return dict.fromkeys(workers, self.answer)
+
+    version, answer = al.__version__, {}
+
+
+def test_a_cluster_without_workers_is_waited_for_and_said(monkeypatch):
+    """No cell is sent before its first worker is known: one that cannot read it would end."""
+    monkeypatch.setattr("attnlaw.sweeps.cluster.WAIT_SECONDS", 0.0)
+    with pytest.warns(UserWarning, match="The cluster has no workers; the sweep waits") as told:
+        assert _room(client := Deserted(), set()) == 6
+    assert len(told) == 1
+    assert client.questions == 3
+    monkeypatch.setattr(Deserted, "version", "0.0.9")
+    with (
+        pytest.warns(UserWarning, match="no workers"),
+        pytest.raises(ValueError, match=r"got attnlaw 0\.0\.9 at tcp://10\.0\.0\.2"),
+    ):
+        _room(Deserted(), set())
+
+
+def test_workers_without_a_package_get_no_cell(monkeypatch):
+    """A worker that cannot read a task ends, and the sweep waited for another."""
+    monkeypatch.setattr(Deserted, "questions", 2)
+    monkeypatch.setattr(Deserted, "answer", ModuleNotFoundError("No module named 'scipy'"))
+    words = r"every worker must have the packages .* \"No module named 'scipy'\" at tcp://10"
+    with pytest.raises(ValueError, match=words):
+        _room(Deserted(), set())
 
 
 def test_workers_with_other_software_refuse(cluster, tmp_path, monkeypatch):
@@ -387,3 +427,14 @@ def test_an_address_without_a_scheduler_is_named(tmp_path, monkeypatch):
     assert not (tmp_path / "store").exists()
     with pytest.raises(ValueError, match="n_jobs must be left out when a scheduler is given"):
         run_sweep(Sweep(**CHEAP), tmp_path / "store", scheduler="x", n_jobs=2)
+
+
+@pytest.mark.parametrize("content", ["[" * 10**5, "5", '{"address": 5}', None])
+def test_other_files_than_those_of_a_scheduler_get_a_sentence(tmp_path, content):
+    """A pipe was waited for, and deep brackets ended in a RecursionError."""
+    pytest.importorskip("distributed")
+    file = tmp_path / "scheduler.json"
+    os.mkfifo(file) if content is None else file.write_text(content)
+    words = "scheduler must be the scheduler file of a running Dask scheduler, got"
+    with pytest.raises(ValueError, match=words), connected(file):
+        pass

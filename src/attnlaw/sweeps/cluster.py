@@ -28,6 +28,7 @@ import numpy as np
 from attnlaw import __version__
 from attnlaw._checks import Floats, invalid_argument
 from attnlaw._machine import n_cores, one_blas_thread
+from attnlaw.data.readers.entries import opened
 from attnlaw.sweeps.cells import Results, Work, compute, described_work, label
 from attnlaw.sweeps.store import software, software_difference
 
@@ -40,7 +41,9 @@ if TYPE_CHECKING:
 __all__ = ["connected", "on_dask", "on_dask_array"]
 
 CONNECT_SECONDS = 10
+WAIT_SECONDS = 0.5  # between questions whether there are workers at last
 CENSUS_SECONDS = 5  # between questions how many workers there are: clusters grow and shrink
+FILE_BYTES = 2**20  # of a scheduler file
 TASK_SECONDS = 0.2  # that cells of one task take together, if one does not take longer
 MOST_CELLS = 200  # in a task
 
@@ -221,8 +224,9 @@ def connected(
 def _address(file: Path) -> str:
     """Return the address in a scheduler file."""
     try:
-        address = json.loads(file.read_text("utf-8"))["address"]
-    except (OSError, ValueError, KeyError, TypeError):
+        with opened(file) as stream:
+            address = json.loads(stream.read(FILE_BYTES))["address"]
+    except (ValueError, KeyError, TypeError, RecursionError):
         address = None
     if not isinstance(address, str):
         what = "the scheduler file of a running Dask scheduler"
@@ -241,23 +245,45 @@ async def _knock(address: str, security: "Security | None") -> None:
 
 
 def _room(client: "Client", known: set[str]) -> int:
-    """Return how many tasks to have with the scheduler, once all its workers are known."""
-    try:
-        if getattr(client, "scheduler", client) is None:
-            raise OSError("the connection is closed")
-        threads = client.nthreads()
-        if new := set(threads) - known:
-            versions: Any = client.get_versions(packages=["attnlaw"])
-            found = versions["workers"]
-            _check_versions({name: found[name]["packages"] for name in new & set(found)})
-            known |= new
-    except (OSError, asyncio.CancelledError, CancelledError, RuntimeError) as error:
-        raise RuntimeError(
-            "The scheduler of the cluster does not answer; run the sweep again to continue it."
-        ) from error
-    if not threads:
-        warnings.warn("The cluster has no workers; the sweep waits for them.", stacklevel=3)
-    return 4 + 2 * int(sum(threads.values()))
+    """Return how many tasks to have with the scheduler, once it has workers and all are known.
+
+    Cells that wait for workers would go to the first that comes before it is known, and one
+    that cannot read them ends.
+    """
+    said = False
+    while True:
+        try:
+            threads = _threads(client, known)
+        except (OSError, asyncio.CancelledError, CancelledError, RuntimeError) as error:
+            raise RuntimeError(
+                "The scheduler of the cluster does not answer; run the sweep again to continue it."
+            ) from error
+        if threads:
+            return 4 + 2 * int(sum(threads.values()))
+        if not said:
+            warnings.warn("The cluster has no workers; the sweep waits for them.", stacklevel=3)
+            said = True
+        time.sleep(WAIT_SECONDS)
+
+
+def _threads(client: "Client", known: set[str]) -> Mapping[str, int]:
+    """Return the threads of each worker; raise for one that cannot compute what we would."""
+    if getattr(client, "scheduler", client) is None:
+        raise OSError("the connection is closed")
+    threads: Mapping[str, int] = client.nthreads()
+    if new := set(threads) - known:
+        versions: Any = client.get_versions(packages=["attnlaw"])
+        found = versions["workers"]
+        _check_versions({name: found[name]["packages"] for name in new & set(found)})
+        answers: Any = client.run(software, workers=sorted(new), on_error="return")
+        for address, answer in answers.items():
+            if isinstance(answer, ImportError):
+                raise ValueError(
+                    "every worker must have the packages that attnlaw needs, got "
+                    f"{str(answer)[:200]!r} at {address}."
+                )
+        known |= new
+    return threads
 
 
 def _check_versions(workers: Mapping[str, Mapping[str, str | None]]) -> None:

@@ -20,6 +20,7 @@ import numpy as np
 
 from attnlaw._checks import LARGEST, choice, count, invalid_argument, real, scalar
 from attnlaw.correlations import by_name
+from attnlaw.data.readers.entries import opened
 from attnlaw.models import PooledSequences
 from attnlaw.results import Accuracy, Spike
 from attnlaw.simulation.trials import METHODS
@@ -252,6 +253,7 @@ def _plain(value: Any) -> Any:
 
 RANGE = ("start", "stop", "points", "spacing")
 MOST_POINTS = 1_000_000  # of a range
+GRID_BYTES = 2**24  # of a file that describes a grid
 
 
 def load_sweep(path: str | Path) -> Sweep:
@@ -283,13 +285,17 @@ def load_sweep(path: str | Path) -> Sweep:
     ...     load_sweep(file.name).n_cells
     4
     """
+    with opened(Path(path)) as stream:
+        content = stream.read(GRID_BYTES + 1)
+    if len(content) > GRID_BYTES:
+        raise invalid_argument("the grid file", f"of at most {GRID_BYTES} bytes", str(path))
     try:
-        text = Path(path).read_text("utf-8-sig")  # some editors begin with a mark
+        text = content.decode("utf-8-sig")  # some editors begin with a mark
     except UnicodeDecodeError:
         raise invalid_argument("the grid file", "text in UTF-8", str(path)) from None
     try:
         mapping = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ValueError(f"{path} must be a TOML file, got an error: {error}.") from None
     return sweep_from_mapping(mapping)
 
