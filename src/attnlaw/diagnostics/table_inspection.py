@@ -114,7 +114,7 @@ def inspect_table(
     Derived in docs/theory/tables.md, "The law".
 
     The table is centred by column; λ are the eigenvalues of EᵀE/V. Outliers are those of
-    `outlier_test(λ, n_samples=V, noise="general")`, which judges an eigenvalue by the spacings of
+    `outlier_test(λ, n_samples=V, noise="general")`, which tests an eigenvalue by the spacings of
     those below it and needs no knowledge of the noise; the others are the bulk, whose population
     spectrum H is found by inverting the law (`population_spectrum`). Where rows differ in length
     the law takes that into account (`SeparableLaw`); the test does not, and a few very long rows

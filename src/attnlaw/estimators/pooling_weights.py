@@ -1,4 +1,4 @@
-r"""Pooling weights learned from the sequences alone, and judged by what was held out.
+r"""Pooling weights learned from the sequences alone, and evaluated on what was held out.
 
 They are derived in docs/theory/weights-from-data.md, "Different positions share the signal and
 nothing else". Cross-fitting tells how good they are on sequences that were not used to learn them:
@@ -29,14 +29,14 @@ from attnlaw.estimators.rows import copy_groups
 from attnlaw.results import Record
 
 __all__ = [
-    "HeldOut",
-    "Judged",
+    "HeldOutScores",
+    "LearnedWeights",
     "PoolingWeights",
     "Power",
     "copies_apart",
+    "evaluate",
     "halves_of",
-    "judge",
-    "learn_and_judge",
+    "learn_and_evaluate",
     "learn_pooling_weights",
     "mean_interval",
     "normalised",
@@ -48,7 +48,7 @@ __all__ = [
 class PoolingWeights(Record):
     """Learned pooling weights, and what they gain over mean pooling on data not used for them.
 
-    Each half of the sequences is judged by weights and a direction learned from the other
+    Each half of the sequences is evaluated by weights and a direction learned from the other
     half; `weights` and `direction` themselves come from all sequences.
     """
 
@@ -118,7 +118,7 @@ def learn_pooling_weights(
     variance, from the directions u, u' of the two halves, whose errors are independent:
     (a·u)(a·u') = uᵀΣu' − σ² u·u', σ² = tr Σ/d. Where the two directions do not agree there is
     no such part, and the whole variance is the unit: all SNRs are then near 1. Mean pooling is
-    judged along the learned direction or along its own, whichever suits it better.
+    evaluated along the learned direction or along its own, whichever suits it better.
 
     Examples
     --------
@@ -154,16 +154,16 @@ def learn_pooling_weights(
     rows = halves_of(groups, rng)
     halves = [data.take(half) for half in rows]
     mean = [best_direction(half, np.full(L, L**-0.5), rng) for half in halves]
-    of_mean = judge(halves, mean)
+    of_mean = evaluate(halves, mean)
     mean_power = signal_power(data, mean, of_mean.covariance, rng)
     mean_gains = of_mean.fitted / mean_power.value if mean_power.is_seen else None
-    found = learn_and_judge(data, halves, rng, signed=signed)
+    found = learn_and_evaluate(data, halves, rng, signed=signed)
     power = found.power.value
     learned, uniform = found.held_out.fitted / power, found.held_out.uniform / power
     if mean_gains is not None and mean_gains.mean() > uniform.mean():
         uniform = mean_gains
-    judged = groups[np.concatenate(rows[::-1])]  # fits to a half are judged by the other
-    low, high = mean_interval(learned - uniform, judged, level)
+    held_out_groups = groups[np.concatenate(rows[::-1])]  # a fit is evaluated on the other half
+    low, high = mean_interval(learned - uniform, held_out_groups, level)
     return PoolingWeights(
         weights=normalised(found.best.weights),
         direction=found.best.direction,
@@ -203,7 +203,7 @@ HALVES_IN_COMMON = 0.2  # correlation of what two halves say that learn from eac
 AGREEMENT = 16.0  # d (u·u')² is about 1 for directions that have nothing in common
 
 
-class HeldOut(NamedTuple):
+class HeldOutScores(NamedTuple):
     """What weights and directions from each half show on the other half."""
 
     covariance: Floats  # Γ (L, L): mean of the two hollow matrices
@@ -211,17 +211,17 @@ class HeldOut(NamedTuple):
     uniform: Floats  # j_i (N,) of uniform weights along the same directions
 
 
-def judge(halves: list[Sequences], fits: list[Optimum]) -> HeldOut:
-    """Judge the fit to each half by the other half."""
-    parts = [_judge_half(halves[1 - k], fits[k]) for k in (0, 1)]
-    return HeldOut(
+def evaluate(halves: list[Sequences], fits: list[Optimum]) -> HeldOutScores:
+    """Evaluate the fit to each half by the other half."""
+    parts = [_evaluate_half(halves[1 - k], fits[k]) for k in (0, 1)]
+    return HeldOutScores(
         (parts[0].covariance + parts[1].covariance) / 2,
         np.concatenate([part.fitted for part in parts]),
         np.concatenate([part.uniform for part in parts]),
     )
 
 
-def _judge_half(data: Sequences, fit: Optimum) -> HeldOut:
+def _evaluate_half(data: Sequences, fit: Optimum) -> HeldOutScores:
     N, L, _ = data.shape
     u = fit.direction[:, None]
     P = data.project(u)[0].astype(np.float64)
@@ -232,7 +232,7 @@ def _judge_half(data: Sequences, fit: Optimum) -> HeldOut:
         return np.asarray(np.einsum("il,il->i", P @ A, P))
 
     gamma = cross_position_covariance(data, u)[0]
-    return HeldOut(gamma, each(fit.weights), each(np.full(L, L**-0.5)))
+    return HeldOutScores(gamma, each(fit.weights), each(np.full(L, L**-0.5)))
 
 
 class Power(NamedTuple):
@@ -267,12 +267,12 @@ def signal_power(
     return Power(float(np.clip(power, min(least, whole), whole)), True)
 
 
-class Judged(NamedTuple):
+class LearnedWeights(NamedTuple):
     """Weights learned from all sequences, and what fits to each half show on the other half."""
 
     best: Optimum  # from all sequences
     fits: list[Optimum]  # from each half
-    held_out: HeldOut
+    held_out: HeldOutScores
     power: Power
 
     @property
@@ -281,15 +281,15 @@ class Judged(NamedTuple):
         return 1 + float(self.held_out.fitted.mean()) / self.power.value
 
 
-def learn_and_judge(
+def learn_and_evaluate(
     data: Sequences,
     halves: list[Sequences],
     rng: np.random.Generator,
     *,
     signed: bool | str = "auto",
     run: Callable[..., Iterable[Any]] = map,
-) -> Judged:
-    """Learn weights and a direction from all sequences, and judge them by their two halves.
+) -> LearnedWeights:
+    """Learn weights and a direction from all sequences, and evaluate them by their two halves.
 
     With "auto", weights may be negative if that gives an SNR higher by 5 % on what is held out.
     `run` may be the `map` of an executor with several threads.
@@ -301,9 +301,9 @@ def learn_and_judge(
     optima = list(run(_maximise, searches * len(tried), np.repeat(tried, 3).tolist()))
     found = []
     for best, *fits in (optima[k : k + 3] for k in range(0, len(optima), 3)):
-        held_out = judge(halves, fits)
+        held_out = evaluate(halves, fits)
         power = signal_power(data, fits, held_out.covariance, rng)
-        found.append(Judged(best, fits, held_out, power))
+        found.append(LearnedWeights(best, fits, held_out, power))
     if signed != "auto":
         return found[0]
     plain, with_signs = found

@@ -213,7 +213,7 @@ def _sequence_view(found: SequenceFinding, values: Values, look: Look) -> View:
         formula=r"""
 The weights maximise $\sum_{l\ne l'}w_l\,w_{l'}\,u^\top\hat C_{ll'}\,u$ over unit $w$ and $u$, with
 $\hat C_{ll'}$ the covariance between tokens at two positions: what positions have in common. The
-gain over mean pooling is judged on sequences that were not used to learn the weights.
+gain over mean pooling is evaluated on sequences that were not used to learn the weights.
 """,
         code=f"{found.source}\n"
         "import attnlaw as al\n"

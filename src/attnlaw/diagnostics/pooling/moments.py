@@ -16,7 +16,7 @@ from attnlaw.data.corpus_pass import count_corpus
 from attnlaw.data.corpus_statistics import CorpusStatistics
 from attnlaw.data.sequences import Sequences, TokenSequences
 from attnlaw.diagnostics.pooling.poolings import Run, pooling_weights, standard_error
-from attnlaw.estimators.pooling_weights import learn_and_judge, normalised
+from attnlaw.estimators.pooling_weights import learn_and_evaluate, normalised
 from attnlaw.models import effective_vocabulary
 
 __all__ = [
@@ -237,7 +237,7 @@ def measure_coherence(
     parts = _halves(groups, rng)
     halves = [data.take(rows) for rows in parts]
     order = groups[np.concatenate(parts[::-1])]  # of the numbers below
-    learned = learn_and_judge(data, halves, rng, run=run)
+    learned = learn_and_evaluate(data, halves, rng, run=run)
     best, fits, power = learned.best, learned.fits, learned.power.value
     gamma = np.zeros((L, L))
     kept: dict[str, list[Floats]] = {name: [] for name in (*choices, "learned")}
