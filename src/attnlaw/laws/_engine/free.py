@@ -26,6 +26,8 @@ _FIRST = np.linspace(0.0, np.pi, 13)[1:-1]
 _HALVINGS = 2
 _GRADED = 4  # nodes towards an edge
 _CLOSEST = 1e-13  # angle of the last node towards a hard edge
+_NEARLY_ZERO = 1e-10  # edge relative to the largest point that may be 0 but for rounding
+_ROUNDING = 1e-14  # distance from an edge, relative to it, at which there is no mass between
 _CLOSEST_POINT = 1e-24  # share of the largest point at which a hard edge is told from a point
 
 
@@ -67,6 +69,11 @@ class FreeLaw(Law):
         found = intervals(self._expression)
         if self._expression.is_positive:  # by construction: only rounding says otherwise
             found = np.maximum(found, 0.0)
+            nearly_zero = len(found) and 0 < found[0, 0] < _NEARLY_ZERO * self._expression.bound
+            if nearly_zero and 0 not in self.atom.location:
+                below = found[0, 0] * np.array([1e-6, 0.5])  # a hard edge has a density there
+                if (self._density(follow(self._expression, below + 0j)) * below > 1e-12).all():
+                    found[0, 0] = 0.0
         tiny = 1e-14 * self._expression.bound
         is_wide = found[:, 1] - found[:, 0] > tiny
         away = np.abs(found[:, :1] - self.atom.location).min(axis=1, initial=np.inf) > 10 * tiny
@@ -82,7 +89,14 @@ class FreeLaw(Law):
     def _cdf_inside(self, x: Floats) -> Floats:
         if self.support[0, 0] == 0:  # next to a hard edge the cdf is below rounding error
             x = np.maximum(x, _NOWHERE * self._expression.bound)
-        return self._below(self._parameters(x))
+        found = self._below(self._parameters(x))
+        right = np.searchsorted(self.edges, x)
+        low, high = (self._step(edges) for edges in (self.edges[right - 1], self.edges[right]))
+        for k, value in ((right - 1, low), (right, high)):
+            # At rounding error from a soft edge a point may be taken for one of the gap beyond.
+            close = np.abs(x - self.edges[k]) <= _ROUNDING * np.abs(self.edges[k])
+            found[close] = value[close]
+        return np.clip(found, low, high)
 
     def _inside(self, x: Floats) -> tuple[Floats, Floats]:
         u = self._parameters(x)
