@@ -286,8 +286,9 @@ def test_a_cluster_without_workers_is_waited_for_and_said(monkeypatch):
 def test_workers_without_a_package_get_no_cell(monkeypatch):
     """A worker that cannot read a task ends, and the sweep waited for another."""
     monkeypatch.setattr(Deserted, "questions", 2)
-    monkeypatch.setattr(Deserted, "answer", ModuleNotFoundError("No module named 'scipy'"))
-    words = r"every worker must have the packages .* \"No module named 'scipy'\" at tcp://10"
+    found = Exception("ModuleNotFoundError(\"No module named 'scipy'\")")  # as Dask hands it on
+    monkeypatch.setattr(Deserted, "answer", found)
+    words = r"every worker must have attnlaw .* and the packages .*No module named 'scipy'.* at"
     with pytest.raises(ValueError, match=words):
         _room(Deserted(), set())
 

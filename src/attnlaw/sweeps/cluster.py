@@ -277,10 +277,10 @@ def _threads(client: "Client", known: set[str]) -> Mapping[str, int]:
         _check_versions({name: found[name]["packages"] for name in new & set(found)})
         answers: Any = client.run(software, workers=sorted(new), on_error="return")
         for address, answer in answers.items():
-            if isinstance(answer, ImportError):
+            if isinstance(answer, Exception) and not isinstance(answer, OSError):  # not gone
                 raise ValueError(
-                    "every worker must have the packages that attnlaw needs, got "
-                    f"{str(answer)[:200]!r} at {address}."
+                    f"every worker must have attnlaw {__version__} and the packages that it "
+                    f"needs, got {str(answer)[:200]} at {address}."
                 )
         known |= new
     return threads
