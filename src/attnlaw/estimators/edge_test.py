@@ -1,8 +1,9 @@
 r"""The largest eigenvalue against noise of a known law, and against noise of any law.
 
-**A known law** (`EdgeTest`). The statistic is x = (λ/κ̂ − λ₊)/s, with the noise level κ̂ taken from
-the trace of the bulk and s the unit of the edge's fluctuations. At finite size two things matter,
-both below: where the edge is, and how much the division by κ̂ narrows the fluctuations.
+**A known law** (`EdgeTest`), which is a population law ⊠ MP_γ (`Null`). The statistic is
+x = (λ/κ̂ − λ₊)/s, with the noise level κ̂ taken from the trace of the bulk and s the unit of the
+edge's fluctuations. At finite size two things matter, both below: where the edge is, and how much
+the division by κ̂ narrows the fluctuations.
 
 **Any law** (`spacing_p_value`). Where the density of a bulk ends like a square root, its largest
 eigenvalues are λ₊ + s A_k with the same random A₁ > A₂ > … (Airy points, β = 1) for every law;
@@ -20,16 +21,20 @@ of tokens with Zipf's frequencies, are not mistaken for outliers.
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from attnlaw._checks import Floats
-from attnlaw.estimators.nulls import Null, Outlier, SpectrumPopulation, TokenPopulation
 from attnlaw.laws.finite_spectra import TRACY_WIDOM_MEAN, tracy_widom_survival
+from attnlaw.laws.outliers import Poles
 
 __all__ = [
     "SPACINGS",
     "EdgeTest",
+    "Null",
+    "Outlier",
     "Sizes",
     "spacing_edge",
     "spacing_p_value",
@@ -57,6 +62,116 @@ class Sizes:
     n_tokens: float = np.inf  # V; infinite for independent rows
 
 
+class Outlier(NamedTuple):
+    """What an eigenvalue beyond the edge says of the population, in units of the noise."""
+
+    population_eigenvalue: float  # ℓ
+    shrunken_eigenvalue: float  # λ/(1+γy)²
+    squared_overlap: float  # of the sample eigenvector with the direction of the spike
+    strength: float  # trace that the spike adds to the noise: ρ for tokens
+    slope: float  # d strength/dλ
+
+
+@dataclass(frozen=True, eq=False)
+class Null:
+    """Sample spectrum of pure noise of unit mean: a population law ⊠ MP_γ.
+
+    Of independent rows the population is a spectrum, ℓ = u, and a spike takes the place of one of
+    its eigenvalues. Of tokens it is the compound free Poisson law of Zᵀ diag(f) Z/V, ℓ = u (1+y),
+    and u = ρ is an additive spike (docs/theory/signal-components.md, "One variable").
+    """
+
+    curve: Poles
+    of_population: tuple[float, ...]  # ratios of the factors in ℓ
+    sample_ratio: float  # γ = d/N
+
+    @classmethod
+    def of_spectrum(cls, sample_ratio: float, eigenvalues: ArrayLike = (1.0,)) -> "Null":
+        """Return the null of independent rows of a covariance; one eigenvalue: white noise."""
+        return cls(Poles.of_spectrum(_of_unit_mean(eigenvalues)), (), sample_ratio)
+
+    @classmethod
+    def of_tokens(
+        cls, vocab_ratio: float, sample_ratio: float, frequencies: ArrayLike = (1.0,)
+    ) -> "Null":
+        """Return the null of tokens with these frequencies, in any units."""
+        f, counts = np.unique(_of_unit_mean(frequencies), return_counts=True)
+        return cls(
+            Poles.compound_poisson(f, counts / counts.sum(), vocab_ratio), (1.0,), sample_ratio
+        )
+
+    @property
+    def _ratios(self) -> tuple[float, ...]:
+        return (*self.of_population, self.sample_ratio)
+
+    @cached_property
+    def _edge_offset(self) -> Floats:
+        return self.curve.edge_offset(*self._ratios)
+
+    @cached_property
+    def edge(self) -> float:
+        """Right edge λ₊ of the bulk."""
+        return float(self.curve.eigenvalue(self._edge_offset, *self._ratios))
+
+    @cached_property
+    def edge_scale(self) -> float:
+        """Unit of the edge's fluctuations, times d^{2/3}."""
+        return float(self.curve.edge_scale(self._edge_offset, *self._ratios))
+
+    @cached_property
+    def _grid(self) -> tuple[Floats, Floats]:
+        """Table of λ, rising, and of the offset of u."""
+        near, far = 1 - np.geomspace(1e-8, 0.5, 300), np.geomspace(0.499, 1e-12, 1500)
+        shares = np.concatenate([[1.0], near, far])  # u*/u
+        offset = self._edge_offset + self.curve.u(self._edge_offset) * (1 - shares) / shares
+        return self.curve.eigenvalue(offset, *self._ratios), offset
+
+    def _strength(self, u: Floats) -> Floats:
+        """Return ρ = u for tokens; ℓ − 1 for a spike that replaces an eigenvalue of the noise."""
+        return u if self.of_population else u - 1
+
+    def strength(self, eigenvalues: Floats) -> Floats:
+        """Return the trace that spikes with these outliers add to the noise; from a table."""
+        lam, offset = self._grid
+        return self._strength(1 / np.interp(eigenvalues, lam, 1 / self.curve.u(offset)))
+
+    def outlier(self, eigenvalue: float) -> Outlier:
+        """Return what an eigenvalue beyond the edge says; at the edge, what the theorem gives."""
+        curve, ratios, population = self.curve, self._ratios, self.of_population
+        at = self._offset_of(eigenvalue)
+        lam, ell, u = curve.eigenvalue(at, *ratios), curve.eigenvalue(at, *population), curve.u(at)
+        log_slope, ell_slope = curve.log_slope(at, *ratios), curve.log_slope(at, *population)
+        with_spike = np.clip(ell * ell_slope, 0, 1) if population else 1.0  # dℓ/dρ
+        return Outlier(
+            population_eigenvalue=float(ell),
+            shrunken_eigenvalue=float(lam / (1 + self.sample_ratio * curve.y(at)) ** 2),
+            squared_overlap=float(np.clip(log_slope / ell_slope, 0, 1) * with_spike),
+            strength=float(self._strength(u)),
+            slope=float(1 / (lam * log_slope)) if log_slope > 0 else float("inf"),
+        )
+
+    def _offset_of(self, eigenvalue: float) -> Floats:
+        from scipy.optimize import brentq
+
+        lam, grid = self._grid
+        place = int(np.searchsorted(lam, eigenvalue))
+        if place == 0:
+            return self._edge_offset
+        if place == len(lam):
+            return np.asarray(eigenvalue - self.curve.top)
+
+        def excess(offset: float) -> float:
+            return float(self.curve.eigenvalue(np.asarray(offset), *self._ratios)) - eigenvalue
+
+        low, high = grid[place - 1 : place + 1]
+        return np.asarray(brentq(excess, low, high, xtol=1e-14 * low, rtol=1e-14))
+
+
+def _of_unit_mean(values: ArrayLike) -> Floats:
+    x = np.asarray(values, dtype=np.float64)
+    return np.asarray(x / x.mean())
+
+
 @dataclass(frozen=True)
 class EdgeTest:
     """Largest eigenvalue against the edge of a null law of unit noise."""
@@ -76,8 +191,8 @@ class EdgeTest:
         d, N, V = self.sizes.dimension, self.sizes.n_samples, self.sizes.n_tokens
         gamma = (d - 0.5) / (N - 0.5)
         if np.isfinite(V):
-            return Null(TokenPopulation((d - 0.5) / (V - 0.5), self.frequencies), gamma)
-        return Null(SpectrumPopulation(self.spectrum), gamma)
+            return Null.of_tokens((d - 0.5) / (V - 0.5), gamma, self.frequencies)
+        return Null.of_spectrum(gamma, self.spectrum)
 
     @cached_property
     def _factor(self) -> float:

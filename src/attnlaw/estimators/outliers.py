@@ -148,7 +148,7 @@ def outlier_test(
 
     One eigenvalue after the other is tested until the first that is not significant, the noise
     level κ̂ being taken from the trace of the rest. With the null's edge λ₊ and the unit s of its
-    fluctuations (see `attnlaw.estimators.nulls`), (λ/κ̂ − λ₊)/s has the Tracy–Widom law.
+    fluctuations (see `attnlaw.estimators.edge_test`), (λ/κ̂ − λ₊)/s has the Tracy–Widom law.
 
     Examples
     --------
