@@ -22,6 +22,15 @@ def model(**changes):
 def test_weights_whose_powers_leave_the_numbers_are_refused(size):
     with pytest.raises(ValueError, match="the largest of the weights must be between 1e-60 and"):
         model(weights=np.full(4, size))
+    heads = {"vocab_ratio": 0.5, "sample_ratio": 0.4, "signal_norm": 1.5, "correlation": R}
+    with pytest.raises(ValueError, match="the largest of the weights must be between 1e-60 and"):
+        al.MultiHeadPooling(**heads, weights=[np.ones(4), np.full(4, size)])
+
+
+def test_components_of_no_rows_are_refused():
+    for call in (al.signal_components, al.reliable_components):
+        with pytest.raises(ValueError, match=r"pooled must be .*, got an array of shape \(0, 6\)"):
+            call(np.zeros((0, 6)))
 
 
 def test_weights_of_any_other_size_give_the_same_overlap():

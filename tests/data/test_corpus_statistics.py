@@ -16,6 +16,7 @@ from attnlaw.data.pooled_tokens import (
     sequences_with_token,
     sif_nodes,
 )
+from attnlaw.sweeps import corpus_statistics
 
 N, L, V, D = 3000, 11, 60, 7
 
@@ -261,3 +262,18 @@ def test_labels_outside_the_classes_are_named(ids, table):
     plan = CorpusPass(corpus=corpus, table=table.astype("f"), n_vocab=V, classes=("a", "b"))
     with pytest.raises(ValueError, match="labels among the classes, got z in row 700"):
         plan.compute(2)
+
+
+@pytest.mark.parametrize("damage", ["empty", "packing", "password"])
+def test_damaged_statistics_are_refused(tmp_path, damage):
+    """An EOFError, a NotImplementedError and a RuntimeError of the packages below."""
+    corpus_statistics(np.arange(24).reshape(6, 4), np.eye(24, 5)).save(tmp_path / "s.npz")
+    content = bytearray((tmp_path / "s.npz").read_bytes())
+    first = content.index(b"PK\x01\x02")  # the directory's entry: flags at byte 8, packing at 10
+    for start in (0, first):
+        at = 2 * (start == 0)
+        content[start + 8 - at] |= damage == "password"
+        content[start + 10 - at] |= 64 * (damage == "packing")
+    (tmp_path / "s.npz").write_bytes(b"" if damage == "empty" else content)
+    with pytest.raises(ValueError, match="must hold statistics of a corpus, got"):
+        CorpusStatistics.load(tmp_path / "s.npz")

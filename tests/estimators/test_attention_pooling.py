@@ -298,3 +298,25 @@ def test_lists_tensors_and_series_are_taken():
     half = torch.tensor(whole, dtype=torch.bfloat16)
     rough = AttentionPooling("late").fit_transform(half, mask=mask)
     assert_allclose(rough, wanted, atol=0.02)
+
+
+def test_damaged_poolings_are_refused(tmp_path):
+    """One flipped bit, or a file cut short; some gave a TypeError, an empty file an EOFError."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 6, 5))
+    AttentionPooling(weights=np.arange(1.0, 7.0)).fit(X).save(tmp_path)
+    pooled = AttentionPooling.load(tmp_path).transform(X)  # weights of one's own were not loaded
+    assert_allclose(pooled, AttentionPooling(weights=np.arange(1.0, 7.0)).fit_transform(X))
+    for name in ("pooling.json", "pooling.npz"):
+        content = (tmp_path / name).read_bytes()
+        visible = [k for k, byte in enumerate(content) if name.endswith("npz") or byte > 32]
+        for place in [*rng.choice(visible, size=40).tolist(), None]:
+            damaged = bytearray(content)
+            if place is None:
+                damaged.clear()
+            else:
+                damaged[place] ^= 1 << int(rng.integers(8))
+            (tmp_path / name).write_bytes(damaged)
+            with pytest.raises(ValueError, match="must be a folder with a saved pooling"):
+                AttentionPooling.load(tmp_path)
+        (tmp_path / name).write_bytes(content)

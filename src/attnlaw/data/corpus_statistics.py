@@ -22,6 +22,7 @@ from attnlaw._store import atomic_path
 from attnlaw.data.covariance import PooledCovariance
 
 __all__ = [
+    "UNREADABLE",
     "ChunkTree",
     "CorpusStatistics",
     "as_statistics",
@@ -31,6 +32,9 @@ __all__ = [
 ]
 
 FORMAT = "attnlaw corpus statistics 1"
+
+UNREADABLE = (OSError, EOFError, ValueError, LookupError, TypeError, RuntimeError, BadZipFile)
+"""What damaged files of ours raise: a zip may ask for a password or an unknown packing, too."""
 COUNTS = ("token_counts", "document_counts", "length_counts", "class_counts", "class_means")
 PAIRS = ("pair_tokens", "pair_counts")
 
@@ -179,7 +183,7 @@ class CorpusStatistics:
                 a=arrays.get("a"),
                 **{name: arrays[name] for name in (*COUNTS, *PAIRS)},
             )
-        except (OSError, ValueError, KeyError, IndexError, TypeError, BadZipFile) as error:
+        except UNREADABLE as error:
             reason = str(error)[:60] or type(error).__name__
             raise ValueError(f"{path} must hold statistics of a corpus, got {reason}.") from None
 

@@ -247,7 +247,8 @@ class AttentionPooling(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             asked["weights"] = fitted.pooling
         if asked.get("token_weights") is None:
             asked["token_weights"] = fitted.importance
-        fallback = None if asked["weights"] == "optimal" else "mean"
+        learned = isinstance(asked["weights"], str) and asked["weights"] == "optimal"
+        fallback = None if learned else "mean"
         self = cls(**asked, table=table, fallback=fallback)
         self.learned_ = None
         self.n_features_in_ = fitted.length * (1 if table is not None else fitted.dimension)

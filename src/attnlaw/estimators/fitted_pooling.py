@@ -5,14 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw._checks import Floats, choice, count, invalid_argument
-from attnlaw._store import atomic_path
-from attnlaw.data.corpus_statistics import CorpusStatistics
+from attnlaw._store import atomic_path, checksum, file_checksum
+from attnlaw.data.corpus_statistics import UNREADABLE, CorpusStatistics
 from attnlaw.data.sequences import Sequences
 from attnlaw.data.user_arrays import converted
 from attnlaw.estimators.pooling import (
@@ -118,6 +117,9 @@ class FittedPooling:
         target.parent.mkdir(parents=True, exist_ok=True)
         with atomic_path(target.with_suffix(".npz")) as partial, partial.open("wb") as stream:
             np.savez(stream, allow_pickle=False, **arrays)
+            stream.flush()
+            document["arrays"] = file_checksum(partial)
+        document["checksum"] = checksum([json.dumps(document)])
         with atomic_path(target) as partial:
             partial.write_text(json.dumps(document, indent=1), encoding="utf-8")
 
@@ -127,6 +129,11 @@ class FittedPooling:
         source = Path(folder) / "pooling.json"
         try:
             document = json.loads(source.read_text(encoding="utf-8"))
+            written = document.pop("checksum", None)
+            if written != checksum([json.dumps(document)]):
+                raise ValueError("a pooling.json that is not as it was written")
+            if document["arrays"] != file_checksum(source.with_suffix(".npz")):
+                raise ValueError("a pooling.npz that does not belong to pooling.json")
             with np.load(source.with_suffix(".npz"), allow_pickle=False) as stored:
                 arrays = {name: stored[name] for name in stored.files}
             if document["format"] != FORMAT:
@@ -146,7 +153,7 @@ class FittedPooling:
                     matrix=arrays.get("matrix"),
                 ),
             )
-        except (OSError, ValueError, KeyError, TypeError, BadZipFile) as error:
+        except (*UNREADABLE, AttributeError) as error:
             reason = str(error)[:60] or type(error).__name__
             raise ValueError(
                 f"{folder} must be a folder with a saved pooling, got {reason}."

@@ -48,7 +48,7 @@ def checked_rows(pooled: Any) -> NDArray[Any]:
     """Return rows of finite float32 or float64 numbers."""
     refuse_masked("pooled", pooled)
     X = np.asarray(pooled)
-    if X.ndim != 2 or X.dtype.kind not in "fiu":
+    if X.ndim != 2 or X.dtype.kind not in "fiu" or not X.size:
         raise invalid_argument("pooled", "an array of real numbers with 2 axes", X)
     look_at_part("pooled", X)
     if X.dtype not in (np.float32, np.float64):

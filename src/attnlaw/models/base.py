@@ -55,6 +55,7 @@ __all__ = [
     "check_weights",
     "import_answers",
     "no_answer",
+    "refuse_extreme_weights",
     "set_field",
     "verb",
 ]
@@ -231,10 +232,16 @@ def check_weights(weights: ArrayLike, correlation: Floats) -> Floats:
         raise invalid_argument("weights", words, w)
     if not w.any():
         raise invalid_argument("weights", "different from zero", w.tolist())
-    if not SMALLEST_WEIGHT <= np.abs(w).max() <= 1 / SMALLEST_WEIGHT:
-        words = f"between {SMALLEST_WEIGHT:g} and {1 / SMALLEST_WEIGHT:g} (scale them)"
-        raise invalid_argument("the largest of the weights", words, float(np.abs(w).max()))
+    refuse_extreme_weights(w)
     return w
+
+
+def refuse_extreme_weights(weights: Floats) -> None:
+    """Raise if fourth powers of weights, of each row if there are several, are no numbers."""
+    for w in np.atleast_2d(weights):
+        if not SMALLEST_WEIGHT <= np.abs(w).max() <= 1 / SMALLEST_WEIGHT:
+            words = f"between {SMALLEST_WEIGHT:g} and {1 / SMALLEST_WEIGHT:g} (scale them)"
+            raise invalid_argument("the largest of the weights", words, float(np.abs(w).max()))
 
 
 def check_shares(argument: str, shares: ArrayLike | None, n: int, each: str) -> Floats:

@@ -16,6 +16,7 @@ from attnlaw.models.base import (
     Sampling,
     check_shares,
     check_weights,
+    refuse_extreme_weights,
     set_field,
 )
 from attnlaw.models.vocabulary import Kinds, TokenModel, Vocabulary
@@ -288,4 +289,5 @@ def _check_heads(weights: ArrayLike, correlation: Floats) -> Floats:
         raise invalid_argument("weights", f"of shape (n_heads, {L}), like the correlation", W)
     if not W.any(axis=1).all():
         raise invalid_argument("weights", "different from zero in every head", W.tolist())
+    refuse_extreme_weights(W)
     return W
