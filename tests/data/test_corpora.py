@@ -3,6 +3,8 @@
 import json
 import os
 import struct
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from attnlaw.data import corpora
 from attnlaw.data.corpora import count_tokens, open_corpus
 from attnlaw.data.readers import limited_memory, zarr_folders
+from attnlaw.data.readers.parquet_footers import column_sizes
 
 N, L, V = 500, 9, 40
 
@@ -484,3 +487,35 @@ def test_columns_of_parquet_files_are_named_in_letters(tmp_path):
     (tmp_path / "ids.parquet").write_bytes(head + b"oth\xe9r" + tail)
     with pytest.raises(ValueError, match="must name its columns in UTF-8"):
         count_tokens(tmp_path / "ids.parquet")
+
+
+def test_footers_of_parquet_files_say_what_the_package_reads(tmp_path):
+    parquet, pa = (pytest.importorskip(name) for name in ("pyarrow.parquet", "pyarrow"))
+    rows = {"tokens": [[1, 2, 3], [4]] * 50, "label": [True, None] * 50, "x": [{"y": 0.5}] * 100}
+    parquet.write_table(pa.table(rows), tmp_path / "a.parquet", row_group_size=30)
+    metadata = parquet.ParquetFile(tmp_path / "a.parquet").metadata
+    for k, group in enumerate(column_sizes(tmp_path / "a.parquet")):
+        for j, found in enumerate(group):
+            column = metadata.row_group(k).column(j)
+            wanted = column.path_in_schema, column.num_values, column.total_uncompressed_size
+            assert found == wanted
+    assert k == 3
+
+
+def test_statistics_that_contradict_each_other_do_not_end_the_process(tmp_path):
+    """pyarrow aborted when it was asked for such a column."""
+    parquet, pa = (pytest.importorskip(name) for name in ("pyarrow.parquet", "pyarrow"))
+    parquet.write_table(pa.table({"tokens": [[1, 2, 3], [4]] * 30}), tmp_path / "a.parquet")
+    content = bytearray((tmp_path / "a.parquet").read_bytes())
+    rng = np.random.default_rng(0)
+    code = "import sys; from attnlaw.data.corpora import count_tokens\nfor f in sys.argv[1:]:\n"
+    code += "    try: count_tokens(f)\n    except ValueError: pass"
+    names = []
+    start = len(content) - int.from_bytes(content[-8:-4], "little")
+    for k in range(400):
+        damaged = content.copy()
+        damaged[rng.integers(start, len(content) - 8)] ^= 1 << rng.integers(8)
+        names.append(str(tmp_path / f"{k}.parquet"))
+        (tmp_path / f"{k}.parquet").write_bytes(damaged)
+    done = subprocess.run([sys.executable, "-c", code, *names], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr[-300:]

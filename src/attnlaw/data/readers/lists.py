@@ -17,6 +17,7 @@ from attnlaw._checks import is_missing
 from attnlaw._machine import require
 from attnlaw.data.readers.arrow_files import record_batches
 from attnlaw.data.readers.entries import bad_file, opened, require_room
+from attnlaw.data.readers.parquet_footers import ColumnSize, column_sizes
 
 __all__ = [
     "BLOCK_ROWS",
@@ -60,8 +61,11 @@ def row_batches(
         ends = np.cumsum(sizes)
         groups = [k for k, end in enumerate(ends) if end > start and end - sizes[k] < stop]
         first = int(ends[groups[0]] - sizes[groups[0]])
+        columns = column_sizes(path)
+        if len(columns) != len(sizes):
+            raise bad_file(path, "be a complete .parquet file", "a damaged footer")
         for k in groups:
-            _require_group_room(path, file.metadata.row_group(k), wanted)
+            _require_group_room(path, sizes[k], columns[k], wanted)
         whole = _of_groups(path, file, groups, wanted, first)
     else:
         whole = record_batches(path)
@@ -86,20 +90,17 @@ def _require_consistent(path: Path, batch: Any, first: int) -> None:
         raise bad_file(path, "hold consistent columns", found) from None
 
 
-def _require_group_room(path: Path, group: Any, wanted: list[str]) -> None:
+def _require_group_room(
+    path: Path, n_rows: int, columns: list[ColumnSize], wanted: list[str]
+) -> None:
     """Raise if the rows read at a time do not fit: equal numbers are packed into next to none."""
-    for k in range(group.num_columns):
-        column = group.column(k)
-        try:
-            name = column.path_in_schema
-        except UnicodeDecodeError as error:
-            raise bad_file(path, "name its columns in UTF-8", str(error)) from None
+    for name, n_values, n_bytes in columns:
         if name.partition(".")[0] not in wanted:
             continue
-        share = min(1.0, BLOCK_ROWS / max(group.num_rows, 1))
-        if 8 * column.num_values > MOST_PACKED * column.total_uncompressed_size:
+        share = min(1.0, BLOCK_ROWS / max(n_rows, 1))
+        if 8 * n_values > MOST_PACKED * n_bytes:
             share = 1.0  # they may all be in one row
-        require_room(path, 16 * share * column.num_values, f"column {name}")
+        require_room(path, 16 * share * n_values, f"column {name}")
 
 
 def _of_groups(
