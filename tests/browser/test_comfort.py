@@ -81,7 +81,7 @@ def test_what_is_out_of_range_is_told_beside_its_field(open_page):
 
 def test_fast_hands_leave_no_holes_between_bars(open_page):
     page = open_page("/weights?length=12&prefix=3")
-    traces(page, "weights")
+    wait_until(page, "document.querySelector('#weights-figure [data-drawn]') !== null")
     box = page.locator("#weights-figure .nsewdrag").first.bounding_box()
     height = box["y"] + 0.2 * box["height"]
     page.mouse.move(box["x"] + box["width"] * 0.6 / 12, height)
@@ -91,7 +91,7 @@ def test_fast_hands_leave_no_holes_between_bars(open_page):
     wait_until(page, "location.search.includes('own=')")
     text = page.locator("#weights-own").input_value()
     w = np.array([float(x) for x in text.split(",")])
-    assert w.min() == pytest.approx(w.max(), rel=0.05)
+    assert w.min() == w.max()  # the axis may change below the hand, its height does not
     assert w.min() > 0.09
 
 

@@ -233,14 +233,15 @@
     },
 
     /* Bars that follow the pointer, or the arrow keys: left and right choose, up and down lift. */
-    draw: () => {
+    draw: function draw() {
       const plot = graph("weights-figure");
+      if (!plot && document.getElementById("weights-figure")) setTimeout(draw, 50);  // not yet there
       if (!plot || plot.dataset.drawn) return same();
       plot.dataset.drawn = "yes";
       plot.tabIndex = 0;
       plot.setAttribute("role", "slider");
       plot.setAttribute("aria-label", "Weights: left and right choose a position, up and down change it");
-      let chosen = 0, last = null, held = null, before = null;
+      let chosen = 0, last = null, held = null, before = null, scale = null;
 
       const weights = () => held || Array.from(plot._fullData[0].y, Number);
       const put = (w) => {
@@ -254,13 +255,19 @@
         plot.setAttribute("aria-valuenow", w[chosen]);
         plot.setAttribute("aria-valuetext", "position " + (chosen + 1) + ": " + w[chosen]);
       };
+      const vertical = () => {
+        const { _offset: top, _length: length, range } = plot._fullLayout.yaxis;
+        return { top, length, range: Array.from(range, Number) };
+      };
       const place = (event) => {
         const box = plot.getBoundingClientRect();
-        const { xaxis, yaxis } = plot._fullLayout;
+        const { xaxis } = plot._fullLayout;
+        const { top, length, range: [low, high] } = scale || vertical();
         const px = event.clientX - box.left - xaxis._offset;
-        const py = event.clientY - box.top - yaxis._offset;
-        if (px < 0 || px > xaxis._length || py < -20 || py > yaxis._length + 20) return null;
-        return [Math.round(xaxis.p2d(px)) - 1, yaxis.p2d(Math.max(0, Math.min(py, yaxis._length)))];
+        const py = event.clientY - box.top - top;
+        if (px < 0 || px > xaxis._length || py < -20 || py > length + 20) return null;
+        const share = Math.max(0, Math.min(py, length)) / length;
+        return [Math.round(xaxis.p2d(px)) - 1, high + (low - high) * share];
       };
       const lift = (event) => {
         const at = place(event), w = weights();
@@ -281,15 +288,16 @@
       };
       plot.addEventListener("pointerdown", (event) => {
         held = weights();  // what is drawn lags behind the hand
+        scale = vertical();  // and its axis may change below it
         before = null;
         if (!lift(event)) {
-          held = null;
+          held = scale = null;
           return;
         }
         event.preventDefault();
         const move = (e) => lift(e);
         const end = () => {
-          held = null;
+          held = scale = null;
           window.removeEventListener("pointermove", move);
           window.removeEventListener("pointerup", end);
           window.removeEventListener("pointercancel", end);
