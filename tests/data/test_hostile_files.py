@@ -10,9 +10,10 @@ import zipfile
 
 import numpy as np
 import pytest
-from spelled_files import TABLE, gguf_bytes, safetensors_bytes
+from spelled_files import TABLE, gguf_bytes, npy_bytes, safetensors_bytes
 
 import attnlaw as al
+from attnlaw.data.corpus_statistics import CorpusStatistics
 from attnlaw.data.readers import array_files, entries, limited_memory
 from attnlaw.diagnostics import list_arrays, read_sequences, read_table, read_tokenizer
 
@@ -235,6 +236,28 @@ def peak(script, *arguments):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts memory as Linux does")
+@pytest.mark.parametrize("kind", ["pipe", "bomb", "header"])
+def test_saved_statistics_and_poolings_are_held_to_the_same_limits(tmp_path, kind):
+    """Regular files within the memory at hand, whoever wrote them."""
+    pooling = al.AttentionPooling("mean").fit(np.random.default_rng(0).standard_normal((40, 3, 2)))
+    pooling.save(tmp_path)
+    arrays = tmp_path / "pooling.npz"
+    arrays.unlink()
+    if kind == "pipe":
+        os.mkfifo(arrays)
+    elif kind == "bomb":
+        np.savez_compressed(arrays, n=np.zeros(20 * MIB))
+    else:  # announces more than it holds
+        header = npy_bytes(np.zeros(2)).replace(b"(2,), }" + 8 * b" ", b"(2000000000,), }")
+        with zipfile.ZipFile(arrays, "w") as archive:
+            archive.writestr("n.npy", header)
+    words = {"pipe": "a named pipe", "bomb": "a need of 320 MiB", "header": r"got 14\d\."}[kind]
+    with limited_memory(64 * MIB):
+        for load in (CorpusStatistics.load, lambda _: al.AttentionPooling.load(tmp_path)):
+            with pytest.raises(ValueError, match=words):
+                load(arrays)
+
+
 def test_bombs_take_little_memory(tmp_path):
     fields = gguf_bytes(TABLE, tokens=("",))
     place = fields.index(struct.pack("<IIQ", 9, 8, 1))

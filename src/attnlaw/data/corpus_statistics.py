@@ -20,12 +20,14 @@ from numpy.typing import NDArray
 from attnlaw._checks import Floats, invalid_argument
 from attnlaw._store import atomic_path
 from attnlaw.data.covariance import PooledCovariance
+from attnlaw.data.readers.array_files import stored_arrays
 
 __all__ = [
     "UNREADABLE",
     "ChunkTree",
     "CorpusStatistics",
     "as_statistics",
+    "found_in",
     "is_statistics",
     "read_state",
     "write_state",
@@ -154,8 +156,7 @@ class CorpusStatistics:
         source = Path(path)
         source = source / "statistics.npz" if source.is_dir() else source
         try:
-            with np.load(source, allow_pickle=False) as stored:
-                arrays = {name: stored[name] for name in stored.files}
+            arrays = stored_arrays(source)
             if str(arrays["format"]) != FORMAT:
                 raise ValueError(f"format {arrays['format']}")
             n_sequences, n_tokens = map(int, arrays["n"])
@@ -184,8 +185,13 @@ class CorpusStatistics:
                 **{name: arrays[name] for name in (*COUNTS, *PAIRS)},
             )
         except UNREADABLE as error:
-            reason = str(error)[:60] or type(error).__name__
-            raise ValueError(f"{path} must hold statistics of a corpus, got {reason}.") from None
+            found = found_in(error)
+            raise ValueError(f"{path} must hold statistics of a corpus, got {found}.") from None
+
+
+def found_in(error: Exception) -> str:
+    """Return what an error says was found, as the end of a sentence."""
+    return str(error).rsplit(", got ", 1)[-1].rstrip(".")[:60] or type(error).__name__
 
 
 def is_statistics(value: Any) -> bool:

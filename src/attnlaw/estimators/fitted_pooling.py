@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from attnlaw._checks import Floats, choice, count, invalid_argument
 from attnlaw._store import atomic_path, checksum, file_checksum
-from attnlaw.data.corpus_statistics import UNREADABLE, CorpusStatistics
+from attnlaw.data.corpus_statistics import UNREADABLE, CorpusStatistics, found_in
+from attnlaw.data.readers.array_files import stored_arrays
+from attnlaw.data.readers.entries import opened
 from attnlaw.data.sequences import Sequences
 from attnlaw.data.user_arrays import converted
 from attnlaw.estimators.pooling import (
@@ -29,6 +31,7 @@ from attnlaw.estimators.pooling import (
 __all__ = ["FittedPooling", "fit_pooling"]
 
 FORMAT = 1  # of saved files
+DOCUMENT_BYTES = 2**20  # of pooling.json
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -128,14 +131,14 @@ class FittedPooling:
         """Return the pooling that `save` wrote, and the table if it went along."""
         source = Path(folder) / "pooling.json"
         try:
-            document = json.loads(source.read_text(encoding="utf-8"))
+            with opened(source) as stream:
+                document = json.loads(stream.read(DOCUMENT_BYTES))
             written = document.pop("checksum", None)
             if written != checksum([json.dumps(document)]):
                 raise ValueError("a pooling.json that is not as it was written")
+            arrays = stored_arrays(source.with_suffix(".npz"))
             if document["arrays"] != file_checksum(source.with_suffix(".npz")):
                 raise ValueError("a pooling.npz that does not belong to pooling.json")
-            with np.load(source.with_suffix(".npz"), allow_pickle=False) as stored:
-                arrays = {name: stored[name] for name in stored.files}
             if document["format"] != FORMAT:
                 raise ValueError(f"format {document['format']}")
             named = document["pooling"]
@@ -154,9 +157,9 @@ class FittedPooling:
                 ),
             )
         except (*UNREADABLE, AttributeError) as error:
-            reason = str(error)[:60] or type(error).__name__
+            found = found_in(error)
             raise ValueError(
-                f"{folder} must be a folder with a saved pooling, got {reason}."
+                f"{folder} must be a folder with a saved pooling, got {found}."
             ) from None
         return fitted, arrays.get("table")
 

@@ -14,6 +14,7 @@ from sentence_transformers.sentence_transformer.modules import InputModule, Modu
 from attnlaw._checks import count, invalid_argument
 from attnlaw._store import atomic_path
 from attnlaw.data.readers import read_tokenizer
+from attnlaw.data.readers.array_files import stored_arrays
 from attnlaw.estimators.attention_pooling import AttentionPooling
 from attnlaw.estimators.pooling import position_weights, weigh_tokens, weights_where_present
 
@@ -142,6 +143,6 @@ class TableModule(InputModule):
     def load(cls, model_name_or_path: str, subfolder: str = "", **_: Any) -> "TableModule":
         """Read them from there."""
         folder = Path(model_name_or_path) / subfolder
-        with np.load(folder / "table.npz", allow_pickle=False) as stored:
-            vectors, length = stored["vectors"], int(stored["length"])
+        stored = stored_arrays(folder / "table.npz")
+        vectors, length = stored["vectors"].copy(), int(stored["length"])  # torch may write
         return cls(vectors, read_tokenizer(folder / "tokenizer.json"), length)

@@ -19,6 +19,7 @@ from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.lib import format as npy
+from numpy.typing import NDArray
 
 from attnlaw.data.readers.entries import (
     JSON_BYTES,
@@ -30,8 +31,9 @@ from attnlaw.data.readers.entries import (
     require_room,
 )
 
-__all__ = ["npy_entries", "npz_entries", "safetensors_entries"]
+__all__ = ["npy_entries", "npz_entries", "safetensors_entries", "stored_arrays"]
 
+NUMBERS = "fiub"  # kinds of NumPy's types
 MAX_HEADER = 25_000_000  # bytes; headers of 100,000 arrays have half of that
 MAX_DIRECTORY = 4 * 2**20  # bytes that list the members of an archive, about 100 each
 
@@ -69,7 +71,7 @@ def npy_entries(path: Path) -> dict[str, Entry]:
     return {path.stem: entry}
 
 
-def npz_entries(path: Path) -> dict[str, Entry]:
+def npz_entries(path: Path, kinds: str = NUMBERS) -> dict[str, Entry]:
     """Describe the arrays of a .npz file; sizes come from the headers, not from unpacking."""
     entries = {}
     try:
@@ -82,7 +84,7 @@ def npz_entries(path: Path) -> dict[str, Entry]:
             for member in members:
                 if member.filename.endswith(".npy"):
                     with archive.open(member) as stream:
-                        header = _header(path, stream)
+                        header = _header(path, stream, kinds)
                     name = member.filename.removesuffix(".npy")
                     if name in entries:
                         raise bad_file(path, "hold arrays of different names", f"two {name!r}")
@@ -94,6 +96,16 @@ def npz_entries(path: Path) -> dict[str, Entry]:
     if not entries:
         raise bad_file(path, "hold .npy arrays", "a zip archive without any")
     return entries
+
+
+def stored_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a .npz file that the library wrote: numbers and words.
+
+    The archive's own checksum of each array is verified when its last byte is read.
+    """
+    entries = npz_entries(path, NUMBERS + "U")
+    require_room(path, 2 * sum(entry.n_bytes for entry in entries.values()), "its arrays")
+    return {name: entry.load() for name, entry in entries.items()}
 
 
 def _npz_entry(
@@ -115,7 +127,7 @@ def _npz_entry(
                 zipfile.ZipFile(file) as archive,
                 archive.open(member) as stream,
             ):
-                _header(path, stream)
+                _header(path, stream, dtype.kind)
                 data = stream.read(n_bytes)  # never more than the header promised
         except BadFileError:
             raise
@@ -146,7 +158,9 @@ def _checked_archive(path: Path, stream: IO[bytes]) -> IO[bytes]:
     return stream
 
 
-def _header(path: Path, stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
+def _header(
+    path: Path, stream: IO[bytes], kinds: str = NUMBERS
+) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
     """Read and check the header of one .npy array; NumPy itself limits its length."""
     try:
         with warnings.catch_warnings():
@@ -164,7 +178,7 @@ def _header(path: Path, stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dt
         ) from None
     if dtype.hasobject:
         raise bad_file(path, "hold numbers", "pickled Python objects, which are never loaded")
-    if dtype.kind not in "fiub":
+    if dtype.kind not in kinds:
         raise bad_file(path, "hold real numbers", f"dtype {dtype}")
     if any(type(n) is not int or n < 0 for n in shape) or _size(shape, dtype) > 2**62:
         raise bad_file(path, "have a possible shape", str(shape)[:80])
