@@ -28,7 +28,6 @@ import numpy as np
 from attnlaw import __version__
 from attnlaw._checks import Floats, invalid_argument
 from attnlaw._machine import n_cores, one_blas_thread
-from attnlaw.data.readers.entries import opened
 from attnlaw.sweeps.cells import Results, Work, compute, described_work, label
 from attnlaw.sweeps.store import software, software_difference
 
@@ -223,6 +222,8 @@ def connected(
 
 def _address(file: Path) -> str:
     """Return the address in a scheduler file."""
+    from attnlaw.data.readers.entries import opened
+
     try:
         with opened(file) as stream:
             address = json.loads(stream.read(FILE_BYTES))["address"]

@@ -20,7 +20,6 @@ import numpy as np
 
 from attnlaw._checks import LARGEST, choice, count, invalid_argument, real, scalar
 from attnlaw.correlations import by_name
-from attnlaw.data.readers.entries import opened
 from attnlaw.models import PooledSequences
 from attnlaw.results import Accuracy, Spike
 from attnlaw.simulation.trials import METHODS
@@ -285,6 +284,8 @@ def load_sweep(path: str | Path) -> Sweep:
     ...     load_sweep(file.name).n_cells
     4
     """
+    from attnlaw.data.readers.entries import opened  # cells are computed without readers
+
     with opened(Path(path)) as stream:
         content = stream.read(GRID_BYTES + 1)
     if len(content) > GRID_BYTES:
