@@ -71,8 +71,15 @@ def npy_entries(path: Path) -> dict[str, Entry]:
     return {path.stem: entry}
 
 
-def npz_entries(path: Path, kinds: str = NUMBERS) -> dict[str, Entry]:
+def npz_entries(path: Path) -> dict[str, Entry]:
     """Describe the arrays of a .npz file; sizes come from the headers, not from unpacking."""
+    entries = _members(path, NUMBERS)
+    if not entries:
+        raise bad_file(path, "hold .npy arrays", "a zip archive without any")
+    return entries
+
+
+def _members(path: Path, kinds: str) -> dict[str, Entry]:
     entries = {}
     try:
         with opened(path) as file, zipfile.ZipFile(_checked_archive(path, file)) as archive:
@@ -93,8 +100,6 @@ def npz_entries(path: Path, kinds: str = NUMBERS) -> dict[str, Entry]:
         raise
     except Exception as error:  # damaged archives raise all kinds, from zlib to struct
         raise bad_file(path, "be a complete .npz archive", _reason(error)) from None
-    if not entries:
-        raise bad_file(path, "hold .npy arrays", "a zip archive without any")
     return entries
 
 
@@ -103,7 +108,7 @@ def stored_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
     The archive's own checksum of each array is verified when its last byte is read.
     """
-    entries = npz_entries(path, NUMBERS + "U")
+    entries = _members(path, NUMBERS + "U")
     require_room(path, 2 * sum(entry.n_bytes for entry in entries.values()), "its arrays")
     return {name: entry.load() for name, entry in entries.items()}
 
