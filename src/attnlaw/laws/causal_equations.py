@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw._checks import Complexes, Floats
+from attnlaw._checks import Complexes
 from attnlaw.laws.attention import causal_resolvents
+from attnlaw.laws.profile import real_products
 
 if TYPE_CHECKING:
     from attnlaw.laws.causal_profile import CausalProfile
 
-__all__ = ["CausalEquations", "real_products", "recur"]
+__all__ = ["CausalEquations", "recur"]
 
 Bools = NDArray[np.bool_]
 Inexact = NDArray[np.complexfloating[Any, Any]]  # of any precision
@@ -33,6 +34,7 @@ Inexact = NDArray[np.complexfloating[Any, Any]]  # of any precision
 _TOLERANCE = 1e-5  # of the last Newton step
 _SMALL = 0.4
 _MOST_ATTEMPTS = 40
+_FEW = 6, 20  # rows from which on BLAS multiplies, and LAPACK solves, faster than all at once
 
 # The GNU C library returns freed memory beyond twice the largest block that was ever freed. Free a
 # large one: or else each Newton step has its temporaries mapped anew, a third of its time.
@@ -159,10 +161,7 @@ class CausalEquations:
             share = np.minimum(1.0, np.minimum(0.7 * reach, 1 / np.maximum(size, 1e-9)))
             share = np.where(size < _SMALL, 1.0, share)  # it may pass below the axis on its way
             good = (share >= 0.25) & np.isfinite(size)
-            if good.all():
-                now = now + share * step
-            else:
-                now = now + np.where(good, share * np.where(good, step, 0.0), 0.5 * residual)
+            now = now + np.where(good, share * np.where(good, step, 0.0), 0.5 * residual)
             v[..., todo] = now
             above = (now.imag >= -1e-3 * scale).all(axis=(0, 1, 2))
             done[todo] = good & above & (size < tolerance)
@@ -263,14 +262,12 @@ class CausalEquations:
         """
         local = self._local(ladders, R, C, sides)
         K = self.K
-        k = np.arange(K)
-        by = [part.swapaxes(0, 1)[:, None] for part in ladders.walk_by]
-        walk = by[0] * local[:K] + by[1] * local[K:]
-        walk[k, k] += by[2][:, 0]
-        by = [part.swapaxes(0, 1)[:, None] for part in ladders.information_by]
-        information = by[0] * local[:K] + by[1] * local[K:]
-        information[k, K + k] += by[2][:, 0]
-        p, J = _chain(walk, information)
+        leaving = []
+        for by, own in ((ladders.walk_by, 0), (ladders.information_by, K)):
+            by_R, by_C, by_own = (part.swapaxes(0, 1)[:, None] for part in by)
+            leaving.append(by_R * local[:K] + by_C * local[K:])
+            leaving[-1][np.arange(K), own + np.arange(K)] += by_own[:, 0]
+        p, J = _chain(*leaving)
         step = _product(local[:, :K], p[:, None])
         step += _product(local[:, K:-1], J[:, None])
         step[:, 0] += local[:, -1]
@@ -297,12 +294,6 @@ class CausalEquations:
         i = np.arange(2 * K)
         left[i, i] += 1
         return _solution(system)
-
-
-def real_products(real: Floats, values: Complexes) -> Complexes:
-    """Products of real matrices (B, m, k) and complex ones (B, k, points)."""
-    parts = np.ascontiguousarray(values).view(np.float64)
-    return np.asarray((real @ parts).view(np.complex128))
 
 
 def _extrapolated(
@@ -374,8 +365,15 @@ def _chain(walk: Complexes, information: Complexes) -> tuple[Complexes, Complexe
     return p, J
 
 
+def _turned(A: Inexact) -> Complexes:
+    """Exchange the first two axes and the last two, as BLAS takes small matrices and back."""
+    return np.ascontiguousarray(A.transpose(2, 3, 0, 1))
+
+
 def _product(A: Complexes, B: Complexes) -> Complexes:
     """Matrix products; rows and columns are the first axes."""
+    if len(B) >= _FEW[0]:
+        return _turned(_turned(A) @ _turned(B))
     total = A[:, 0, None] * B[0]
     for k in range(1, len(B)):
         total += A[:, k, None] * B[k]
@@ -389,6 +387,9 @@ def _solution(whole: Complexes) -> Complexes:
     the unknowns given the others, and as regular.
     """
     n = len(whole)
+    if n >= _FEW[1]:
+        whole = whole.transpose(2, 3, 0, 1)
+        return _turned(np.linalg.solve(whole[..., :n], whole[..., n:]))
     for k in range(n):
         pivot = whole[k, k + 1 :]
         pivot *= 1 / whole[k, k]

@@ -33,7 +33,7 @@ from attnlaw._checks import Complexes, Floats
 if TYPE_CHECKING:
     from attnlaw.laws.free_profile import FreeEquations
 
-__all__ = ["Descent", "VarianceProfile"]
+__all__ = ["Descent", "VarianceProfile", "real_products"]
 
 
 _TOLERANCE = 1e-11
@@ -190,6 +190,12 @@ class Equations:
             J[:, -1, K:-1] = toward * by_p[:, 0]
             J[:, -1, -1] += inner * (C @ self.wc + w * (C2 @ self.wc))
         return solved(J, residual, s)
+
+
+def real_products(real: Floats, values: Complexes) -> Complexes:
+    """Products of real matrices (B, m, k) and complex ones (B, k, points)."""
+    parts = np.ascontiguousarray(values).view(np.float64)
+    return np.asarray((real @ parts).view(np.complex128))
 
 
 def multiplier(factors: tuple[float, ...], y: Complexes) -> tuple[Complexes, Complexes]:

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw._checks import Complexes, Floats
-from attnlaw.laws.causal_equations import CausalEquations, real_products
+from attnlaw.laws.causal_equations import CausalEquations
+from attnlaw.laws.profile import real_products
 
 if TYPE_CHECKING:
     from attnlaw.laws.causal_profile import CausalProfile
