@@ -14,12 +14,13 @@ inverses are taken over bins (`_engine.windows`). Derived in docs/theory/causal-
 "A random walk under observation".
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw._checks import Complexes
+from attnlaw.laws._engine.bin_chain import Ladders, solve_chain
 from attnlaw.laws.attention import causal_resolvents
 from attnlaw.laws.profile import real_products
 
@@ -34,26 +35,10 @@ Inexact = NDArray[np.complexfloating[Any, Any]]  # of any precision
 _TOLERANCE = 1e-5  # of the last Newton step
 _SMALL = 0.4
 _MOST_ATTEMPTS = 40
-_FEW = 6, 20  # rows from which on BLAS multiplies, and LAPACK solves, faster than all at once
 
 # The GNU C library returns freed memory beyond twice the largest block that was ever freed. Free a
 # large one: or else each Newton step has its temporaries mapped anew, a third of its time.
 np.empty(2**21)
-
-
-class Ladders(NamedTuple):
-    """Diagonals of the smoother in each bin, and their derivatives: arrays (B, K, points).
-
-    They depend on R and C of the bin, on the variance p of the walk before it and on the
-    information J from after it.
-    """
-
-    rows: Complexes
-    columns: Complexes
-    rows_by: tuple[Complexes, ...] = ()  # by R, C, p, J
-    columns_by: tuple[Complexes, ...] = ()
-    walk_by: tuple[Complexes, ...] = ()  # p after the bin, by R, C, p
-    information_by: tuple[Complexes, ...] = ()  # J before it, by R, C, J
 
 
 class CausalEquations:
@@ -254,46 +239,14 @@ class CausalEquations:
         return self._linear(ladders, R, C, residual), residual
 
     def _linear(self, ladders: Ladders, R: Complexes, C: Complexes, sides: Complexes) -> Complexes:
-        """Solve the linearised equations, x − (derivative of the right-hand sides) x = sides.
+        """Solve the linearised equations, x − (derivative of the right-hand sides) x = sides."""
+        return solve_chain(ladders, self._means(R, C), sides)
 
-        In each bin x is an affine function of the changes of p before and J after the bin
-        (`_local`); what leaves the bin is one as well, and the chain of bins is solved by joining
-        neighbours (`_chain`).
-        """
-        local = self._local(ladders, R, C, sides)
-        K = self.K
-        leaving = []
-        for by, own in ((ladders.walk_by, 0), (ladders.information_by, K)):
-            by_R, by_C, by_own = (part.swapaxes(0, 1)[:, None] for part in by)
-            leaving.append(by_R * local[:K] + by_C * local[K:])
-            leaving[-1][np.arange(K), own + np.arange(K)] += by_own[:, 0]
-        p, J = _chain(*leaving)
-        step = _product(local[:, :K], p[:, None])
-        step += _product(local[:, K:-1], J[:, None])
-        step[:, 0] += local[:, -1]
-        return step.reshape(2, K, *step.shape[2:]).swapaxes(1, 2)
-
-    def _local(
-        self, ladders: Ladders, R: Complexes, C: Complexes, residual: Complexes
-    ) -> Complexes:
-        """Step of (R, C) in a bin by the steps of p and J, and a constant: (2K, 2K+1, B, P)."""
-        K = self.K
-        B, _, P = R.shape
-        system = np.empty((2 * K, 4 * K + 1, B, P), dtype=np.complex128)
-        for lines, squares, means, by, sides in (
-            (slice(0, K), self.h * (R * R), self.AA, ladders.rows_by, residual[0]),
-            (slice(K, 2 * K), C * C, self.GG, ladders.columns_by, residual[1]),
-        ):
-            M = real_products(means, squares).reshape(B, K, K, P).transpose(1, 2, 0, 3)
-            for part in range(4):  # by R, C, p, J
-                columns = slice(part * K, (part + 1) * K)
-                np.multiply(M, by[part].swapaxes(0, 1), out=system[lines, columns])
-            system[lines, -1] = sides.swapaxes(0, 1)
-        left = system[:, : 2 * K]
-        np.negative(left, out=left)
-        i = np.arange(2 * K)
-        left[i, i] += 1
-        return _solution(system)
+    def _means(self, R: Complexes, C: Complexes) -> tuple[Complexes, Complexes]:
+        """How R_k and C_k change with the smoother's diagonals in a bin (B, K, K, P)."""
+        shape = (self.m.size, self.K, self.K, -1)
+        rows = real_products(self.AA, self.h * (R * R)).reshape(shape)
+        return rows, real_products(self.GG, C * C).reshape(shape)
 
 
 def _extrapolated(
@@ -321,79 +274,3 @@ def recur(x: Inexact, rates: Inexact, constants: Inexact, added: Inexact) -> Non
         below += constant
         np.divide(here, below, out=below)
         np.add(below, more, out=there)
-
-
-def _chain(walk: Complexes, information: Complexes) -> tuple[Complexes, Complexes]:
-    """Solve for the steps of p before and J after each bin: (K, B, points) each.
-
-    Given are p after each bin and J before it, as affine functions of p before and J after it
-    (K, 2K+1, B, points). Neighbours are joined to bins of twice the size, for which p and J
-    between the two are solved for, until a single bin is left, with nothing before and after it.
-    """
-    K = len(walk)
-    levels = []
-    while (n_bins := walk.shape[2]) > 1:
-        pairs = slice(0, n_bins - 1, 2), slice(1, n_bins, 2)
-        (a, b), (c, d) = ([x[:, :, part] for part in pairs] for x in (walk, information))
-        mixed = _product(a[:, K:-1], d)
-        system = np.concatenate([-mixed[:, :K], a[:, :K], mixed[:, K:]], axis=1)
-        system[:, -1] += a[:, -1]
-        system[np.arange(K), np.arange(K)] += 1
-        between = _solution(system)  # p between the two bins
-        back = _product(d[:, :K], between)  # J between them
-        back[:, K:] += d[:, K:]
-        onward, first = _product(b[:, :K], between), _product(c[:, K:-1], back)
-        onward[:, K:] += b[:, K:]
-        first[:, :K] += c[:, :K]
-        first[:, -1] += c[:, -1]
-        levels.append((between, back, n_bins))
-        if n_bins % 2:
-            onward = np.concatenate([onward, walk[:, :, -1:]], axis=2)
-            first = np.concatenate([first, information[:, :, -1:]], axis=2)
-        walk, information = onward, first
-    p, J = np.zeros((2, K, 1, walk.shape[3]), dtype=np.complex128)
-    for between, back, n_bins in reversed(levels):
-        n_pairs = n_bins // 2
-        ends = np.concatenate([p[:, :n_pairs], J[:, :n_pairs]])[:, None]
-        all_p, all_J = np.empty((2, K, n_bins, p.shape[2]), dtype=np.complex128)
-        all_p[:, ::2], all_J[:, 1::2] = p, J[:, :n_pairs]
-        all_p[:, 1::2] = _product(between[:, :-1], ends)[:, 0] + between[:, -1]
-        all_J[:, : 2 * n_pairs : 2] = _product(back[:, :-1], ends)[:, 0] + back[:, -1]
-        if n_bins % 2:
-            all_J[:, -1] = J[:, -1]
-        p, J = all_p, all_J
-    return p, J
-
-
-def _turned(A: Inexact) -> Complexes:
-    """Exchange the first two axes and the last two, as BLAS takes small matrices and back."""
-    return np.ascontiguousarray(A.transpose(2, 3, 0, 1))
-
-
-def _product(A: Complexes, B: Complexes) -> Complexes:
-    """Matrix products; rows and columns are the first axes."""
-    if len(B) >= _FEW[0]:
-        return _turned(_turned(A) @ _turned(B))
-    total = A[:, 0, None] * B[0]
-    for k in range(1, len(B)):
-        total += A[:, k, None] * B[k]
-    return np.asarray(total)
-
-
-def _solution(whole: Complexes) -> Complexes:
-    """Solve Ax = b for small matrices [A b], rows and columns first (Gauss–Jordan, in place).
-
-    Pivots are those of the diagonal: each leading block of A is that of the equations for some of
-    the unknowns given the others, and as regular.
-    """
-    n = len(whole)
-    if n >= _FEW[1]:
-        whole = whole.transpose(2, 3, 0, 1)
-        return _turned(np.linalg.solve(whole[..., :n], whole[..., n:]))
-    for k in range(n):
-        pivot = whole[k, k + 1 :]
-        pivot *= 1 / whole[k, k]
-        for i in range(n):
-            if i != k:
-                whole[i, k + 1 :] -= whole[i, k] * pivot
-    return whole[:, n:]

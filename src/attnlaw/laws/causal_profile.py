@@ -32,6 +32,7 @@ _SMALL = 0.1  # singular value below which neighbours differ by a factor of 1.5
 _RATIO = 1.25  # above it
 _FINE = 1.06  # and near the largest
 _USUAL = 12.0  # largest of the first ones
+_MANY = 6  # blocks beyond which points are solved from larger ones to smaller
 _SMOOTHING = 0.003  # of a singular value, removed again to first order
 _NOTHING = 1e-5  # of mass in the logarithm of singular values
 _TAIL = 0.02, 1e-5  # mass above the first and the last of the fine points
@@ -282,8 +283,9 @@ class CausalProfileLaw(NumericalLaw):
         """
         solved = _Solved(self._equations)
         s = np.r_[np.geomspace(_LEAST, _SMALL, 10), np.geomspace(_SMALL, _USUAL, 22)[1:]]
-        # the first guess is that of a head without a pattern, worse the smaller the singular value
-        n_parts = 6 if self.profile.has_pattern else 1
+        # the first guess, of noise without a pattern, is worse the smaller the singular value
+        many = self.profile.has_pattern or len(self.profile.latent_dimensions) > _MANY
+        n_parts = 6 if many else 1
         for part in np.array_split(np.log(s)[::-1], n_parts):
             solved.add(part[::-1])
         while solved.flux[-1] > _NOTHING and solved.t.size < 400:

@@ -16,7 +16,8 @@ free           `FreeLaw`: all of it as a law, with a table of parameters for man
                from an expression to the kind of law that knows a closed form
 ============== =================================================================================
 
-Laws of variance profiles are solved from their own equations; `windows` solves those of causal
-profiles with a window. How one of several solutions is chosen: docs/theory/laws.md, "Which
+Laws of variance profiles are solved from their own equations. For those of causal profiles
+`bin_chain` solves the linear ones of a Newton step, and `windows` all of them where there is a
+window. How one of several solutions is chosen: docs/theory/laws.md, "Which
 solution".
 """

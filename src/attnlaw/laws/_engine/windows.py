@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from attnlaw._checks import Complexes, Floats
 from attnlaw.laws.causal_equations import CausalEquations
-from attnlaw.laws.profile import real_products
 
 if TYPE_CHECKING:
     from attnlaw.laws.causal_profile import CausalProfile
@@ -100,9 +99,7 @@ class WindowEquations(CausalEquations):
         )
 
     def _linear(self, ladders: Any, R: Complexes, C: Complexes, sides: Complexes) -> Complexes:
-        B, P, K = R.shape[0], R.shape[2], self.K
-        MR = self.h * real_products(self.AA, R * R).reshape(B, K, K, P)
-        MC = real_products(self.GG, C * C).reshape(B, K, K, P)
+        MR, MC = self._means(R, C)
 
         def change(x: Complexes) -> Complexes:
             dR, dC = x.transpose(0, 3, 2, 1)
