@@ -162,6 +162,22 @@ def test_a_missing_file_is_named_with_its_whole_path(run, tmp_path):
     assert (code, err) == (2, f"attnlaw: No such file or folder: {path}\n")
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["heads", ""],
+        ["table", " "],
+        ["pool", ""],
+        ["predict", "--plot", ""],
+        ["reproduce", "--out", ""],
+    ],
+)
+def test_an_empty_path_is_not_this_folder(run, arguments):
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert err.endswith(": the path is empty.\n")
+
+
 def test_completion_lists_commands_without_importing_them():
     script = "import sys\nfrom attnlaw.cli import main\ntry: main([])\nexcept SystemExit: "
     script += "print('numpy' in sys.modules)"

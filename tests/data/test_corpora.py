@@ -354,6 +354,18 @@ def test_packed_batches_of_arrow_files_are_held_to_memory(tmp_path, form, packin
                 count_tokens(tmp_path / "ids.arrow")
 
 
+def test_batches_packed_as_the_first_format_said_so_are_held_to_memory(tmp_path):
+    """The mark stood among the batch's own words, where pyarrow still finds it."""
+    pa = pytest.importorskip("pyarrow")
+    batch = pa.record_batch({"tokens": pa.array([[2**40, 1, 2]] * 50)})  # 2**40 bytes unpacked
+    options = pa.ipc.IpcWriteOptions(metadata_version=pa.ipc.MetadataVersion.V4)
+    mark = {"ARROW:experimental_compression": "zstd"}
+    with pa.ipc.new_file(str(tmp_path / "ids.arrow"), batch.schema, options=options) as writer:
+        writer.write_batch(batch, custom_metadata=mark)
+    with pytest.raises(ValueError, match="must leave a batch of its rows within"):
+        count_tokens(tmp_path / "ids.arrow")
+
+
 def test_lists_that_end_outside_their_values_are_refused(tmp_path):
     pa = pytest.importorskip("pyarrow")
     offsets = pa.array([0, 2, 2000, 6], pa.int32())

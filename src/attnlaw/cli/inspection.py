@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from attnlaw.cli.options import json_option
+from attnlaw.cli.options import FILE, FOLDER, json_option
 from attnlaw.cli.output import (
     print_json,
     print_table,
@@ -43,21 +43,21 @@ Examples:
 
 
 @click.command(epilog=TABLE_EPILOG)
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=FILE)
 @click.option("--tensor", metavar="NAME", help="Which array of the file.")
 @click.option(
     "--vocabulary",
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="File with the words: tokenizer.json, vocab.json or vocab.txt.",
 )
 @click.option(
     "--corpus",
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="What `attnlaw corpus` found of token ids: outliers beside their frequencies.",
 )
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     help="Folder for table.png and table.json.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
@@ -159,12 +159,12 @@ Examples:
 
 
 @click.command(epilog=HEADS_EPILOG)
-@click.argument("data", type=click.Path(path_type=Path))
+@click.argument("data", type=FILE)
 @click.option("--text", multiple=True, metavar="TEXT", help="What a model reads; may be repeated.")
 @click.option(
     "--text-file",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="The same from a file, a long one in pieces of --tokens; may be repeated.",
 )
 @click.option(
@@ -219,7 +219,7 @@ Examples:
 @click.option("--rows", type=click.IntRange(min=0), help="Print so many heads.  [default: all]")
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     help="Folder for heads.html, heads.json, heads.csv and heads.png.",
 )
 @click.option("--list", "only_list", is_flag=True, help="Name the arrays in DATA and stop.")

@@ -18,6 +18,8 @@ from attnlaw.theory import first_order_smoothing
 
 __all__ = [
     "DIMENSION",
+    "FILE",
+    "FOLDER",
     "NUMBERS",
     "WEIGHTS",
     "correlation_from",
@@ -51,9 +53,23 @@ json_option = click.option(
 csv_option = click.option("--csv", "as_csv", is_flag=True, help="Print one table of CSV instead.")
 
 
+class NamedPath(click.Path):
+    """A path that is not empty: Python takes an empty one, as from $UNSET, for this folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        if not str(value).strip():
+            self.fail("the path is empty.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+FILE = NamedPath(path_type=Path)
+FOLDER = NamedPath(file_okay=False, path_type=Path)
+
+
 def plot_option(words: str) -> Callable[[Command], Command]:
     """Return the option for a picture, which these words describe."""
-    kind = click.Path(dir_okay=False, path_type=Path)
+    kind = NamedPath(dir_okay=False, path_type=Path)
     return click.option("--plot", type=kind, metavar="FILE", help=words)
 
 

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import click
 
 from attnlaw._machine import require
-from attnlaw.cli.options import json_option
+from attnlaw.cli.options import FOLDER, json_option
 from attnlaw.cli.output import in_letters, print_json, print_table
 from attnlaw.figures import FIGURES
 
@@ -35,7 +35,7 @@ A run that was stopped goes on where it was when started again with the same opt
 @click.argument("figures", nargs=-1, metavar="[FIGURE]...")
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     default=Path("reproduction"),
     show_default=True,
     help="Folder for the report, pictures and tables.",

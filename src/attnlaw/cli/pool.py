@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from attnlaw._store import atomic_path
-from attnlaw.cli.options import json_option
+from attnlaw.cli.options import FILE, FOLDER, json_option
 from attnlaw.cli.output import (
     print_json,
     print_table,
@@ -32,7 +32,6 @@ Examples:
   attnlaw pool sample.npy --table model.gguf --corpus pass/statistics.npz
 """
 
-FILE = click.Path(path_type=Path)
 GOALS = ("classification", "centroid", "retrieval", "clustering")
 SHOWN = 12  # pipelines in the table
 MOST_TEXTS = 20_000  # as many as `advise_pooling` looks at
@@ -66,7 +65,7 @@ MOST_TEXTS = 20_000  # as many as `advise_pooling` looks at
 )
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     help="Folder for pool.html, pool.json and the fitted pooling (or weights.npy and a picture).",
 )
 @click.option("--folds", type=click.IntRange(2, 50), default=4, show_default=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from attnlaw._machine import n_cores, require
-from attnlaw.cli.options import json_option, numbers
+from attnlaw.cli.options import FILE, FOLDER, json_option, numbers
 from attnlaw.cli.output import RunBar, print_json, print_table, save_json
 from attnlaw.cli.program import say
 
@@ -108,7 +108,7 @@ def _resumable(ctx: click.Context, bar: RunBar, unit: str) -> Iterator[None]:
 @click.argument("grid", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     required=True,
     help="Directory of the store: a new one, or one to go on with.",
 )
@@ -210,11 +210,11 @@ Examples:
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     required=True,
     help="Directory of the pass: a new one, or one to go on with.",
 )
-@click.option("--table", type=click.Path(path_type=Path), help="Embeddings of the tokens.")
+@click.option("--table", type=FILE, help="Embeddings of the tokens.")
 @click.option("--sif", metavar="NUMBERS", help="Values a of smooth inverse frequency.")
 @click.option("--column", default="tokens", show_default=True, help="Where the lists are.")
 @click.option("--label", metavar="COLUMN", help="Column with the class of each row.")
