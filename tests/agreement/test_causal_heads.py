@@ -98,6 +98,21 @@ def test_largest_value_is_where_the_law_has_half_of_one(n, d, beta):
     assert predicted - al.predict(model, "first").bulk_edge > 0.1 * predicted
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "d", "beta"), [(5000, 16, 0.5), (3600, 10, 0.2)])
+def test_long_sequences_have_groups_of_values_far_above_the_others(n, d, beta):
+    """The d largest hold most of the energy; the law once ended below them."""
+    model = head(n, d, beta)
+    values = al.simulation.simulate_spectrum(model, n_trials=3, rng=14)
+    law, u = al.law(model), (np.arange(400) + 0.5) / 400
+    for first in (0, d):
+        means = values[:, n - first - d : n - first].mean(axis=1)
+        predicted = law.quantile(1 - (first + d * u) / n).mean()
+        error = means.std(ddof=1) / len(means) ** 0.5
+        assert abs(means.mean() - predicted) < 4 * error + 0.02 * predicted
+    assert values[:, n - d].min() > 2 * values[:, n - d - 1].max()
+
+
 def test_independent_scores_have_the_closed_form():
     model = head(500, 20_000, 0.3)
     values = al.simulation.simulate_spectrum(model, n_trials=4, rng=8)

@@ -193,3 +193,39 @@ def test_bins_hold_every_token():
     for n in (2, 3, 10, 137, 1000, 12345):
         assert token_bins(n).sum() == n
     assert token_bins(1000).max() == 20
+
+
+def test_groups_of_singular_values_above_the_bulk_are_found():
+    """A block of three dimensions over 900 tokens: three values far above all others."""
+    n, N, noise = 900, 3, 0.05
+    bins = token_bins(n)
+    variances = np.array([1.0, noise])[:, None, None] * np.ones((1, bins.size, 1))
+    ones = np.ones((2, bins.size, 1))
+    law = CausalProfileLaw(
+        CausalProfile(
+            bins=bins,
+            row_weights=np.ones(1),
+            column_weights=np.ones(1),
+            row_variances=variances,
+            column_variances=ones,
+            row_means=variances,
+            column_means=ones,
+            latent_dimensions=np.array([N, np.inf]),
+        )
+    )
+    rng = np.random.default_rng(0)
+    mask = np.tri(n) / np.sqrt(np.arange(1, n + 1))[:, None]
+    drawn = []
+    for _ in range(12):
+        G, H = rng.standard_normal((2, n, N))
+        Y = mask * (G @ H.T / N**0.5 + noise**0.5 * rng.standard_normal((n, n)))
+        drawn.append(np.linalg.eigvalsh(Y @ Y.T)[::-1])
+    x = np.array(drawn)
+    u = (np.arange(300) + 0.5) / 300
+    for first in (0, N):  # the uppermost group, and the one below it
+        means = x[:, first : first + N].mean(axis=1)
+        predicted = law.quantile(1 - (first + N * u) / n).mean()
+        assert abs(predicted - means.mean()) < 4 * means.std(ddof=1) / len(x) ** 0.5
+    assert x[:, N - 1].min() > 2 * x[:, N].max()
+    squares = (x**2).mean(axis=1)
+    assert abs(law.moment(2) - squares.mean()) < 4 * squares.std(ddof=1) / len(x) ** 0.5

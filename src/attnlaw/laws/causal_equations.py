@@ -161,15 +161,24 @@ class CausalEquations:
             self.empty / w
         )
 
-    def mean_rows_below(self, unknowns: Complexes, w: Complexes, step: Complexes) -> Complexes:
-        """`mean_rows` at w − step, to first order from the solution at w.
+    def mean_rows_below(
+        self, unknowns: Complexes, w: Complexes, step: Complexes, share: float = 1.0
+    ) -> Complexes:
+        """`mean_rows` at w − step, to first order in the unknowns from the solution at w.
 
-        What the unknowns miss of the solution is made up for by a last step of Newton's method.
+        With a small share it is to first order in all, as of this share of the step: where a step
+        is long beside what changes, the integral over w stays what it is. What the unknowns miss
+        of the solution is made up for by a last step of Newton's method.
         """
         ladders = self._ladders(unknowns)
         R, C = self._resolvents(ladders, w)
         sides = self._averages(R - step * R**2, C - step * C**2) - unknowns
-        return self.mean_rows(unknowns + self._linear(ladders, R, C, sides), w - step)
+        change = self._linear(ladders, R, C, sides)
+        below = self.mean_rows(unknowns + share * change, w - share * step)
+        if share == 1:
+            return below
+        here = self.mean_rows(unknowns, w)
+        return here + (below - here) / share
 
     def iterate(self, unknowns: Complexes, w: Complexes) -> Complexes:
         """Right-hand sides of the equations."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attnlaw._checks import Complexes, Floats, count, frozen
+from attnlaw.laws._engine.flux import moment_inside, solved_flux
 from attnlaw.laws._engine.windows import WindowEquations, pair_means
 from attnlaw.laws.causal_equations import CausalEquations
 from attnlaw.laws.law import Atom, NumericalLaw
@@ -27,18 +28,6 @@ __all__ = ["CausalProfile", "CausalProfileLaw", "token_bins"]
 
 _GROWTH = 0.16  # tokens of a bin, as a share of those before it
 _MOST = 0.02  # and at most, as a share of all
-_LEAST = 3e-3  # smallest singular value that is solved for, in units
-_SMALL = 0.1  # singular value below which neighbours differ by a factor of 1.5
-_RATIO = 1.25  # above it
-_FINE = 1.06  # and near the largest
-_USUAL = 12.0  # largest of the first ones
-_MANY = 6  # blocks beyond which points are solved from larger ones to smaller
-_SMOOTHING = 0.003  # of a singular value, removed again to first order
-_NOTHING = 1e-5  # of mass in the logarithm of singular values
-_TAIL = 0.02, 1e-5  # mass above the first and the last of the fine points
-_CIRCLE = 1.5  # radius of the circle for moments, over the largest singular value
-_ON_CIRCLE = 24  # points on a quarter of it
-_TOLERANCE = 0.03  # of the last Newton step; a further one squares the error of 1e-3 again
 
 
 def token_bins(n_tokens: int, most: float = np.inf) -> Floats:
@@ -181,45 +170,15 @@ class _Table(NamedTuple):
     high: float  # and of the last
     below: float  # cdf at the first point
     rate: float  # c of 1/(F − atom) = const − 2ct below the first point
-
-
-class _Solved:
-    """Points t = log s at which the equations have been solved, in order, with dF/dt."""
-
-    def __init__(self, equations: CausalEquations) -> None:
-        self.equations = equations
-        self.t, self.flux = np.zeros(0), np.zeros(0)
-        self.unknowns: Complexes | None = None
-
-    def add(self, t: Floats) -> None:
-        """Solve at further points, from those nearest to them.
-
-        A few may be left out, such as those in the gap that a handful of tokens has near zero.
-        """
-        w = np.exp(t) * (1 + 1j * _SMOOTHING)
-        known = None if self.unknowns is None else (self._w, self.unknowns)
-        v, found = self.equations.solve_most(w, known, _TOLERANCE)
-        if 2 * found.sum() < found.size:
-            self.equations.solve(w)  # which says what is wrong
-        t, w, v = t[found], w[found], v[..., found]
-        psi = self.equations.mean_rows_below(v, w, w - w.real)
-        flux = np.maximum(2 / np.pi * np.exp(t) * psi.imag, 0.0)
-        if self.unknowns is not None:
-            t, flux = np.r_[self.t, t], np.r_[self.flux, flux]
-            v = np.concatenate([self.unknowns, v], axis=3)
-        order = np.argsort(t)
-        self.t, self.flux, self.unknowns = t[order], flux[order], v[..., order]
-
-    @property
-    def _w(self) -> Complexes:
-        return np.asarray(np.exp(self.t) * (1 + 1j * _SMOOTHING))
+    radius: float  # of a circle around all singular values
 
 
 class CausalProfileLaw(NumericalLaw):
     """The law of YYᵀ, for a causal random matrix Y given by its variance profile.
 
     The density is solved from the equations of the profile on some fifty singular values, evenly
-    spaced in the logarithm and closer near the largest. Below 3e-3 of the root mean square, where
+    spaced in the logarithm and closer near the largest; where those come in groups, as over very
+    many tokens, on a hundred or two more. Below 3e-3 of the root mean square, where
     the equations are those of noise, the cdf goes on as 1/(const − c log x), like that of
     `CausalLaw`.
 
@@ -259,7 +218,7 @@ class CausalProfileLaw(NumericalLaw):
     def _table(self) -> _Table:  # type: ignore[override]
         from scipy.interpolate import PchipInterpolator
 
-        t, flux = self._solved_points()
+        t, flux, radius = solved_flux(self._equations, has_pattern=self.profile.has_pattern)
         mass = PchipInterpolator(t, flux).antiderivative()
         atom = self._zero
         total = float(mass(t[-1]))
@@ -274,31 +233,8 @@ class CausalProfileLaw(NumericalLaw):
             float(t[-1]),
             below,
             rate,
+            radius,
         )
-
-    def _solved_points(self) -> tuple[Floats, Floats]:
-        """Points t = log s and dF/dt there: wide ones first, then fine ones near the largest.
-
-        The last point is the first above the support.
-        """
-        solved = _Solved(self._equations)
-        s = np.r_[np.geomspace(_LEAST, _SMALL, 10), np.geomspace(_SMALL, _USUAL, 22)[1:]]
-        # the first guess, of noise without a pattern, is worse the smaller the singular value
-        many = self.profile.has_pattern or len(self.profile.latent_dimensions) > _MANY
-        n_parts = 6 if many else 1
-        for part in np.array_split(np.log(s)[::-1], n_parts):
-            solved.add(part[::-1])
-        while solved.flux[-1] > _NOTHING and solved.t.size < 400:
-            solved.add(solved.t[-1] + np.log(_RATIO) * np.arange(1, 4))
-        masses = 0.5 * (solved.flux[1:] + solved.flux[:-1]) * np.diff(solved.t)
-        above = np.append(np.cumsum(masses[::-1])[::-1], 0.0) / masses.sum()
-        first, last = (np.flatnonzero(above > mass)[-1] for mass in _TAIL)
-        start, end = solved.t[first], solved.t[min(int(last) + 1, solved.t.size - 1)]
-        grid = np.arange(start, end, np.log(_FINE))[1:]
-        solved.add(grid[np.abs(grid[:, None] - solved.t).min(axis=1) > 0.01])
-        flux = np.where(solved.flux > _NOTHING, solved.flux, 0.0)
-        last = int(np.flatnonzero(flux)[-1]) + 2
-        return solved.t[:last], flux[:last]
 
     @cached_property
     def _zero(self) -> float:
@@ -365,19 +301,12 @@ class CausalProfileLaw(NumericalLaw):
         return np.asarray(-m / self._unit**2)
 
     def moment(self, k: int) -> float:
-        """Moment ∫ xᵏ ν(dx), from the equations on a circle around the support.
-
-        w times the Stieltjes transform is −Σ m_k/w^{2k+1} there, so that m_k is the mean of
-        −w^{2k+1} R̄(w) over the circle, by symmetry over a quarter of it.
-        """
+        """Moment ∫ xᵏ ν(dx), from the equations on a circle around the support."""
         k = count("k", k, at_least=0)
         if k < 2:
             return float(self.scale * self.profile.mean) if k else 1.0
-        radius = _CIRCLE * max(float(np.exp(self._table.high)), 4.0)
-        angles = (np.arange(_ON_CIRCLE) + 0.5) * (0.5 * np.pi / _ON_CIRCLE)
-        w = radius * np.exp(1j * angles)
-        rows = self._equations.mean_rows(self._equations.solve(w, tolerance=1e-9), w)
-        return float(-np.mean((rows * w ** (2 * k + 1)).real)) * self._unit ** (2 * k)
+        inside = moment_inside(self._equations, self._table.radius, k)
+        return inside * self._unit ** (2 * k)
 
     def _rescaled(self, factor: float) -> "CausalProfileLaw":
         law = CausalProfileLaw(self.profile, self.scale * factor)
