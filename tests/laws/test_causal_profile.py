@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.special import jn_zeros
 
 from attnlaw.laws import CausalLaw, CausalProfile, CausalProfileLaw
 from attnlaw.laws._engine.windows import WindowEquations
@@ -222,10 +223,12 @@ def test_groups_of_singular_values_above_the_bulk_are_found():
         drawn.append(np.linalg.eigvalsh(Y @ Y.T)[::-1])
     x = np.array(drawn)
     u = (np.arange(300) + 0.5) / 300
-    for first in (0, N):  # the uppermost group, and the one below it
+    zeros = jn_zeros(0, 2)  # 4n/Nj² without noise, which is 5 % here
+    for first, zero in zip((0, N), zeros, strict=True):  # the uppermost group and the next
         means = x[:, first : first + N].mean(axis=1)
         predicted = law.quantile(1 - (first + N * u) / n).mean()
         assert abs(predicted - means.mean()) < 4 * means.std(ddof=1) / len(x) ** 0.5
+        assert 0 < predicted / (4 * n / N / zero**2) - 1 < noise
     assert x[:, N - 1].min() > 2 * x[:, N].max()
     squares = (x**2).mean(axis=1)
     assert abs(law.moment(2) - squares.mean()) < 4 * squares.std(ddof=1) / len(x) ** 0.5
