@@ -232,3 +232,26 @@ def test_groups_of_singular_values_above_the_bulk_are_found():
     assert x[:, N - 1].min() > 2 * x[:, N].max()
     squares = (x**2).mean(axis=1)
     assert abs(law.moment(2) - squares.mean()) < 4 * squares.std(ddof=1) / len(x) ** 0.5
+
+
+def test_weak_blocks_are_noise():
+    whole = profile(token_bins(200), (5.0, 40.0, 90.0, np.inf))
+    scales = np.array([1.0, 1e-5, 1e-3, 1.0])[:, None, None]  # 1e-3 is felt, 1e-5 is not
+    whole = replace(
+        whole,
+        row_variances=scales * whole.row_variances,
+        row_means=scales * whole.row_means,
+    )
+    simple = whole.simplified
+    assert simple.latent_dimensions.tolist() == [5.0, 90.0, np.inf]
+    first, weak, second, noise = whole.energies
+    assert_allclose(simple.energies, [first, second, noise + weak])
+    exact, approximate = (
+        CausalProfileLaw(replace(whole, counts=whole.bins)),
+        CausalProfileLaw(whole),
+    )
+    exact.__dict__["_equations"] = CausalEquations(whole)
+    assert approximate._equations.K == 3
+    x = np.geomspace(0.01, 30, 40)
+    assert np.abs(exact.cdf(x) - approximate.cdf(x)).max() < 1e-6
+    assert_allclose(approximate.moment(2), exact.moment(2), rtol=1e-5)

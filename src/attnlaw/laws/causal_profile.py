@@ -9,7 +9,7 @@ G_k and H_k standard Gaussian; N_k = ∞ is independent noise. With a mean patte
 C_j as in `profile`, the equations are those of `causal_equations`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,6 +27,14 @@ if TYPE_CHECKING:
 __all__ = ["CausalProfile", "CausalProfileLaw", "token_bins"]
 
 _GROWTH = 0.16  # tokens of a bin, as a share of those before it
+_WEAK = 2e-4, 2e-3  # energy of a block, and in each dimension, over that of the noise
+_BY_BLOCK = (
+    "row_variances",
+    "column_variances",
+    "row_means",
+    "column_means",
+    "latent_dimensions",
+)
 _MOST = 0.02  # and at most, as a share of all
 
 
@@ -141,6 +149,34 @@ class CausalProfile:
         """Share of blocks with more dimensions than there are tokens in it."""
         return float(self.energies[self.latent_dimensions > self.bins.sum()].sum())
 
+    @property
+    def simplified(self) -> "CausalProfile":
+        """The same with weak blocks as part of the noise, rows of the same energy.
+
+        A block is weak if it has next to no energy, and less in each dimension than noise in
+        any: far from where it would leave a singular value of its own.
+        """
+        noise, e = ~np.isfinite(self.latent_dimensions), self.energies
+        weak = ~noise & (e < _WEAK[0] * e[noise].sum())
+        weak &= self.bins.sum() * e < _WEAK[1] * e[noise].sum() * self.latent_dimensions
+        if noise.sum() != 1 or not weak.any():
+            return self
+        seen = self.seen((self.column_variances @ self.column_weights).T).T  # (K, B)
+        factors = (seen[weak] / seen[noise])[..., None]
+        kept = {name: getattr(self, name).copy() for name in _BY_BLOCK}
+        for name in ("row_variances", "row_means"):
+            kept[name][noise] += (factors * kept[name][weak]).sum(axis=0)
+        return replace(self, **{name: values[~weak] for name, values in kept.items()})
+
+    @property
+    def largest(self) -> float:
+        """Largest singular value that a block has by itself over very many tokens, in √mean.
+
+        2/j √(n/N) with the first zero j = 2.405 of J₀, without a pattern.
+        """
+        strengths = self.energies / self.latent_dimensions
+        return 2 / 2.405 * float(np.sqrt(self.bins.sum() * strengths.max() / self.mean))
+
     def pair_means(self, power: int) -> Floats:
         """Mean of (√ℓ_i M_ij)^power over the pairs of tokens of two bins (B × B)."""
         lags = np.arange(self.bins.sum())
@@ -207,7 +243,7 @@ class CausalProfileLaw(NumericalLaw):
     @cached_property
     def _equations(self) -> CausalEquations:
         narrow = self.profile.window < self.profile.bins.sum()
-        return (WindowEquations if narrow else CausalEquations)(self.profile)
+        return (WindowEquations if narrow else CausalEquations)(self.profile.simplified)
 
     @cached_property
     def _unit(self) -> float:
@@ -218,7 +254,11 @@ class CausalProfileLaw(NumericalLaw):
     def _table(self) -> _Table:  # type: ignore[override]
         from scipy.interpolate import PchipInterpolator
 
-        t, flux, radius = solved_flux(self._equations, has_pattern=self.profile.has_pattern)
+        t, flux, radius = solved_flux(
+            self._equations,
+            has_pattern=self.profile.has_pattern,
+            largest=self.profile.largest,
+        )
         mass = PchipInterpolator(t, flux).antiderivative()
         atom = self._zero
         total = float(mass(t[-1]))

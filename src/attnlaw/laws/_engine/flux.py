@@ -28,7 +28,8 @@ _NOTHING = 1e-5  # of mass in the logarithm of singular values
 _TAIL = 0.02, 1e-5  # mass above the first and the last of the fine points
 _TOLERANCE = 0.03  # of the last Newton step; a further one squares the error of 1e-3 again
 _CIRCLE = 1.5  # radius of the circle for moments, over the largest singular value
-_ON_CIRCLE = 24  # points on a quarter of it
+_ON_CIRCLE = 24, 8  # points on a quarter of it, and where a hundredth of a percent will do
+_APART = 250  # tokens for a latent dimension from which on groups are apart
 _ENERGY = 1e-4, 0.05  # share that may be missing inside the circle, and in the flux
 _GROUPS = 0.05, 0.006  # distance and height of points among groups, and in the uppermost
 _LARGEST = 1e6  # singular value, in units
@@ -57,7 +58,7 @@ class _Solved:
         """
         w = np.exp(t) * (1 + 1j * height)
         known = None
-        if self.unknowns is not None:
+        if self.unknowns is not None and t[0] < self.t[-1] + 1:
             known = (np.exp(self.t) * (1 + 1j * self.height), self.unknowns)
         v, found = self.equations.solve_most(w, known, tolerance)
         if 2 * found.sum() < found.size:
@@ -81,10 +82,11 @@ class _Solved:
         return self.t[these], self.flux[these]
 
 
-def solved_flux(equations: CausalEquations, *, has_pattern: bool) -> Flux:
+def solved_flux(equations: CausalEquations, *, has_pattern: bool, largest: float) -> Flux:
     """Solve at wide points first, then at fine ones near the largest, and among groups.
 
-    The last point is the first above the support.
+    The last point is the first above the support. `largest` is about the largest singular value
+    that blocks have by themselves.
     """
     solved = _Solved(equations)
     s = np.r_[np.geomspace(_LEAST, _SMALL, 10), np.geomspace(_SMALL, _USUAL, 22)[1:]]
@@ -92,19 +94,21 @@ def solved_flux(equations: CausalEquations, *, has_pattern: bool) -> Flux:
     n_parts = 6 if has_pattern or equations.K > _MANY else 1
     for part in np.array_split(np.log(s)[::-1], n_parts):
         solved.add(part[::-1])
-    while solved.flux[-1] > _NOTHING and solved.t.size < 400:
+    least = _CIRCLE * _USUAL
+    radius = _enclosing_radius(equations, max(least, _CIRCLE * largest))
+    in_groups = radius > least and equations.k.max() * equations.m.sum() > _APART
+    while not in_groups and solved.flux[-1] > _NOTHING and solved.t.size < 400:
         solved.add(solved.t[-1] + np.log(_RATIO) * np.arange(1, 4))
-    least = _CIRCLE * float(np.exp(solved.t[-1]))
-    radius = _enclosing_radius(equations, least)
+    in_groups |= radius > _CIRCLE * np.exp(solved.t[-1])
     masses = 0.5 * (solved.flux[1:] + solved.flux[:-1]) * np.diff(solved.t)
     above = np.append(np.cumsum(masses[::-1])[::-1], 0.0) / masses.sum()
     first, last = (np.flatnonzero(above > mass)[-1] for mass in _TAIL)
     start, end = solved.t[first], solved.t[min(int(last) + 1, solved.t.size - 1)]
-    if radius == least:
+    if not in_groups:
         grid = np.arange(start, end, np.log(_FINE))[1:]
         solved.add(grid[np.abs(grid[:, None] - solved.t).min(axis=1) > 0.01])
     t, flux = _trimmed(solved.t, solved.flux, _NOTHING)
-    if radius > least or abs(_energy(t, flux) - 1) > _ENERGY[1]:
+    if in_groups or abs(_energy(t, flux) - 1) > _ENERGY[1]:
         t, flux = _with_groups(solved, float(start), radius)
     return Flux(t, flux, radius)
 
@@ -132,8 +136,10 @@ def _with_groups(solved: _Solved, start: float, radius: float) -> tuple[Floats, 
     begin, end = start, np.log(radius)
     for height in _GROUPS:
         points = np.arange(begin, end, height)
-        for part in np.array_split(points[::-1], max(1, points.size // 12)):
-            solved.add(part[::-1], height, _TOLERANCE**2)
+        if end > solved.t[-1] + 1:  # too far to be started from there
+            solved.add(np.array([end + 1]), height, _TOLERANCE / 6)
+        for part in np.array_split(points[::-1], max(1, points.size // 6)):
+            solved.add(part[::-1], height, _TOLERANCE / 6)
         new, values = solved.at(height)
         far = new > start + 10 * height
         values = np.where(far, values - _seen_from_afar(*bulk, new, height), values)
@@ -144,8 +150,8 @@ def _with_groups(solved: _Solved, start: float, radius: float) -> tuple[Floats, 
         while values[peak - 1] > values[peak]:
             peak -= 1
         low = np.flatnonzero(values[:peak] < 0.02 * values[peak])
-        if not low.size:
-            break
+        if not low.size or new[-1] - new[low[-1]] > 20 * height:
+            break  # wide enough to be seen as it is
         begin, end = new[low[-1]], new[-1]
     return t, flux
 
@@ -168,19 +174,25 @@ def _seen_from_afar(t: Floats, flux: Floats, points: Floats, height: float) -> F
 def _enclosing_radius(equations: CausalEquations, radius: float) -> float:
     """Return the first of ever larger radii with all of the energy inside."""
     while radius < _LARGEST:
-        if abs(moment_inside(equations, radius, 1) - 1) < _ENERGY[0]:
+        if abs(moment_inside(equations, radius, 1, _ON_CIRCLE[1], 1e-4) - 1) < _ENERGY[0]:
             break
         radius *= _CIRCLE
     return radius
 
 
-def moment_inside(equations: CausalEquations, radius: float, k: int) -> float:
+def moment_inside(
+    equations: CausalEquations,
+    radius: float,
+    k: int,
+    n_points: int = _ON_CIRCLE[0],
+    tolerance: float = 1e-9,
+) -> float:
     """Moment ∫ s²ᵏ dF over singular values inside a circle, in units.
 
     w times the Stieltjes transform is −Σ m_k/w^{2k+1} there, so that m_k is the mean of
     −w^{2k+1} R̄(w) over the circle, by symmetry over a quarter of it.
     """
-    angles = (np.arange(_ON_CIRCLE) + 0.5) * (0.5 * np.pi / _ON_CIRCLE)
+    angles = (np.arange(n_points) + 0.5) * (0.5 * np.pi / n_points)
     w = radius * np.exp(1j * angles)
-    rows = equations.mean_rows(equations.solve(w, tolerance=1e-9), w)
+    rows = equations.mean_rows(equations.solve(w, tolerance=tolerance), w)
     return float(-np.mean((rows * w ** (2 * k + 1)).real))
