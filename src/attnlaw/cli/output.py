@@ -98,7 +98,7 @@ def save_axes(path: Path, axes: "Axes") -> None:
     if path.suffix.lstrip(".") not in known:
         forms = ", ".join(f".{form}" for form in known)
         raise ValueError(f"plot must be a file that ends with one of {forms}, got {path.name!r}.")
-    picture = axes.get_figure(root=True)
+    picture = axes.figure
     assert isinstance(picture, Figure)
     save_picture(path, picture)
     click.echo(f"attnlaw: note: picture in {path}", err=True)
