@@ -227,3 +227,26 @@ def test_representation_says_what_it_is():
     assert law == law * 1.0
     assert hash(law) == hash(law * 1.0)
     assert law != al.MarchenkoPastur(1.0)
+
+
+@pytest.mark.parametrize("ratio", [40.0, 700.0, 3000.0, 50_000.0])
+def test_groups_of_a_block_with_few_dimensions_are_found(ratio):
+    """N = n/ρ values at ρ times the energy, narrow and far above the noise."""
+    one, noise = np.ones(1), 1e-3
+    law = ProfileLaw(
+        VarianceProfile(
+            row_weights=one,
+            column_weights=one,
+            row_variances=np.array([[1.0], [noise]]),
+            column_variances=np.ones((2, 1)),
+            ratios=np.array([ratio, 0.0]),
+        ),
+        smoothing=0.01,
+    )
+    tail = (np.arange(500) + 0.5) / 500 / ratio
+    group = law.quantile(1 - 0.999 * tail)
+    assert_allclose(group.mean(), ratio, rtol=0.02)
+    assert group.std() < 3 * ratio * (2 / ratio) ** 0.5 + 0.05 * ratio  # of G Hᵀ, and smoothed
+    assert law.quantile(1 - 1.1 / ratio) < 10 * noise
+    # by three pairings, without noise; a table may miss 3 % of the energy
+    assert_allclose(law.moment(2), ratio + 2, rtol=0.03)

@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Piece", "ProfileLaw", "find_intervals", "profile_resolvents", "tabulate"]
 
-
 Density = Callable[[Floats], Floats]
 
 _ZERO = 1e-8  # densities below this are rounding error
+_ENERGY = 0.03  # share that a table may miss
+_HEIGHT = 0.02  # distance and height of the points from which groups are seen
+_LEAST = 1e-6  # smallest of them, in units
 _WIDTH = 1e-9  # to which edges are found, as a share of the right edge
 
 
@@ -46,6 +48,13 @@ class Piece:
         share = np.clip((x - self.low) / (self.high - self.low), 0.0, 1.0)
         return np.asarray(2 * np.arcsin(np.cbrt(share) if self.low == 0 else np.sqrt(share)))
 
+    def moment(self, k: int) -> float:
+        """Return ∫ sᵏ over the piece."""
+        theta, weight = np.polynomial.legendre.leggauss(400)
+        theta = 0.5 * np.pi * (1 + theta)
+        s, _ = self.place(self.low, self.high, theta)
+        return float((0.5 * np.pi * weight * self.flux(theta)) @ s**k)
+
     @staticmethod
     def place(low: float, high: float, theta: Floats) -> tuple[Floats, Floats]:
         """Return x(θ) and dx/dθ."""
@@ -58,14 +67,8 @@ class Piece:
 def find_intervals(density: Density, reach: float, n_points: int = 96) -> Floats:
     """Return the intervals of [0, reach] where the density is positive (n × 2).
 
-    Parameters
-    ----------
-    density : callable
-        Takes points in increasing order; exactly zero, but for rounding, outside the intervals.
-    reach : float
-        No interval goes beyond it.
-    n_points : int
-        Resolution of the first scan: narrower intervals may be missed.
+    The density takes points in increasing order and is zero, but for rounding, outside; one that a
+    scan of n_points misses is lost.
     """
     small = reach * np.geomspace(1e-8, 1e-2, n_points // 4)
     x = np.concatenate([small, reach * np.linspace(0.01, 1.0, n_points)[1:]])
@@ -174,7 +177,7 @@ class ProfileLaw(NumericalLaw):
     --------
     Noise alone is the Marchenko–Pastur law of ratio 1:
 
-    >>> from attnlaw.laws import MarchenkoPastur, ProfileLaw, VarianceProfile
+    >>> from attnlaw.laws import MarchenkoPastur, VarianceProfile
     >>> one = np.ones(1)
     >>> law = ProfileLaw(VarianceProfile(
     ...     row_weights=one, column_weights=one, row_variances=one[None],
@@ -209,19 +212,20 @@ class ProfileLaw(NumericalLaw):
         """Singular value that the equations call 1."""
         return float(np.sqrt(self.scale * self._equations.unit))
 
-    def _singular_density(self, s: Floats) -> Floats:
+    def _singular_density(self, s: Floats, smoothing: float | None = None) -> Floats:
         """Density of singular values at s, in units; solved, not interpolated.
 
         With ψ = −(1 + y)/s it is (2/π) Im ψ(s + 0i), or, smoothed over h = εs by the kernel
         (2/π) h³/(x² + h²)², (2/π) Im(ψ(s + ih) − ih ψ'(s + ih)).
         """
+        smoothing = self.smoothing if smoothing is None else smoothing
         s = np.maximum(s, 1e-12 * self._reach)
-        height = 1j * self.smoothing * s
+        height = 1j * smoothing * s
         point = s + height
         v, slope = self._descent.solve(point)
         y = self._equations.moment_function(v)
         psi = -(1 + y) / point
-        if self.smoothing:
+        if smoothing:
             dy = self._equations.moment_slope(v, slope)
             psi = psi - height * (-dy / point - psi / point)
         return np.maximum(2 / np.pi * psi.imag, 0.0)
@@ -229,13 +233,7 @@ class ProfileLaw(NumericalLaw):
     @cached_property
     def _pieces(self) -> list[Piece]:
         if self.smoothing:
-            far = self._reach * 2.0 ** np.arange(-12, 0.5, 0.5)
-            seen = far[far * self._singular_density(far) > 1e-5]
-            if not seen.size:
-                raise ArithmeticError(f"the support of {self} cannot be told from a point.")
-            everything = np.array([[0.0, min(2 * seen[-1], self._reach)]])
-            pieces = tabulate(self._singular_density, everything, 1e-5, resolution=1e-5)
-            return [_positive(piece) for piece in pieces]
+            return self._smoothed_pieces()
         for resolution in (96, 256, 768):
             intervals = find_intervals(self._singular_density, self._reach, resolution)
             pieces = tabulate(self._singular_density, intervals)
@@ -243,6 +241,37 @@ class ProfileLaw(NumericalLaw):
             if missing < 2e-7:
                 break
         return pieces
+
+    def _smoothed_pieces(self) -> list[Piece]:
+        """One piece, or, where that misses energy, one for the bulk and one for each group."""
+        far = self._reach * 2.0 ** np.arange(-12, 0.5, 0.5)
+        seen = far[far * self._singular_density(far) > 1e-5]
+        if seen.size:
+            everything = np.array([[0.0, min(2 * seen[-1], self._reach)]])
+            (piece,) = tabulate(self._singular_density, everything, 1e-5, resolution=1e-5)
+            piece = _positive(piece)
+            if abs(piece.moment(2) - 1) < _ENERGY:
+                return [piece]
+        intervals = self._groups()
+        if not intervals.size:
+            raise ArithmeticError(f"the support of {self} cannot be told from a point.")
+        return list(map(_positive, tabulate(self._singular_density, intervals, 1e-6, 1e-5)))
+
+    def _groups(self) -> Floats:
+        """Intervals of the bulk and of groups of singular values above it (n × 2).
+
+        Blocks of few dimensions have groups of as many values, which are narrow over many tokens.
+        They are seen from a height above the axis that is the distance of the points, from which
+        the bulk below adds 4η³/π to the density of log s.
+        """
+        t = np.arange(np.log(_LEAST), np.log(self._reach), _HEIGHT)
+        seen = np.exp(t) * self._singular_density(np.exp(t), _HEIGHT)
+        change = np.diff(np.r_[0, seen > 3 * 4 * _HEIGHT**3 / np.pi, 0])
+        first, last = np.flatnonzero(change == 1), np.flatnonzero(change == -1) - 1
+        low, high = np.exp(t[first] - _HEIGHT), np.exp(t[last] + _HEIGHT)
+        low[:1], high = 0.0, np.minimum(high, self._reach)
+        apart = np.r_[True, low[1:] > high[:-1]]
+        return np.stack([low[apart], high[np.r_[apart[1:], True]]], axis=1)
 
     @cached_property
     def _reach(self) -> float:
@@ -303,14 +332,9 @@ class ProfileLaw(NumericalLaw):
         k = count("k", k, at_least=0)
         if k < 2:
             return float(self.scale * self.profile.mean) if k else 1.0
-        theta, weight = np.polynomial.legendre.leggauss(400)
-        theta = 0.5 * np.pi * (1 + theta)
-        total = 0.0
-        for piece, mass in zip(self._pieces, self._interval_masses, strict=True):
-            s, _ = Piece.place(piece.low, piece.high, theta)
-            flux = 0.5 * np.pi * weight * piece.flux(theta) * (mass / piece.mass)
-            total += float(flux @ (s * self._unit) ** (2 * k))
-        return total
+        shares = self._interval_masses / [piece.mass for piece in self._pieces]
+        moments = [piece.moment(2 * k) for piece in self._pieces]
+        return float(shares @ moments) * self._unit ** (2 * k)
 
     def _rescaled(self, factor: float) -> "ProfileLaw":
         return ProfileLaw(self.profile, self.scale * factor, self.smoothing)
@@ -326,10 +350,9 @@ class ProfileLaw(NumericalLaw):
     def __repr__(self) -> str:
         parts = self.profile
         both = [parts.first, parts.second] if isinstance(parts, FreeProfile) else [parts]
-        sizes = " + ".join(
-            f"{len(p.row_weights)} × {len(p.column_weights)}, {len(p.ratios)} blocks" for p in both
-        )
-        return f"{'' if self.scale == 1 else f'{self.scale:g} * '}ProfileLaw({sizes})"
+        sizes = [f"{p.row_weights.size} × {p.column_weights.size}, {p.ratios.size}" for p in both]
+        scale = "" if self.scale == 1 else f"{self.scale:g} * "
+        return f"{scale}ProfileLaw({' blocks + '.join(sizes)} blocks)"
 
 
 def profile_resolvents(profile: VarianceProfile, singular_values: Floats) -> tuple[Floats, Floats]:
