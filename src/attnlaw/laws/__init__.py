@@ -29,8 +29,8 @@ from attnlaw.laws.finite_spectra import (
 from attnlaw.laws.free_power import FreePower
 from attnlaw.laws.free_profile import FreeProfile
 from attnlaw.laws.law import Atom, Law, MixtureLaw
-from attnlaw.laws.profile import VarianceProfile
-from attnlaw.laws.profile_law import ProfileLaw, profile_resolvents
+from attnlaw.laws.profile import VarianceProfile, profile_resolvents
+from attnlaw.laws.profile_law import ProfileLaw
 from attnlaw.laws.separable import SeparableLaw
 
 __all__ = [

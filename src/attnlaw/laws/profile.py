@@ -28,12 +28,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw._checks import Complexes, Floats
+from attnlaw._checks import Complexes, Floats, invalid_argument
 
 if TYPE_CHECKING:
     from attnlaw.laws.free_profile import FreeEquations
 
-__all__ = ["Descent", "VarianceProfile", "real_products"]
+__all__ = ["Descent", "VarianceProfile", "profile_resolvents", "real_products"]
 
 
 _TOLERANCE = 1e-11
@@ -320,3 +320,39 @@ def _correct(
             if not todo.size:
                 break
     return v, slope, good
+
+
+def profile_resolvents(profile: VarianceProfile, singular_values: Floats) -> tuple[Floats, Floats]:
+    """Return resolvents of the rows and columns of Y at singular values outside the support.
+
+    Parameters
+    ----------
+    profile : VarianceProfile
+        Y; it has no `factors`.
+    singular_values : array of shape (m,)
+        w > 0, in gaps of the singular values of Y or above them.
+
+    Returns
+    -------
+    rows, columns : arrays of shape (m, kinds)
+        R and C: w times the diagonals of (YYᵀ − w²)⁻¹ and (YᵀY − w²)⁻¹, real there.
+
+    Examples
+    --------
+    Noise alone has R = C = −1/(w + R):
+
+    >>> from attnlaw.laws import VarianceProfile
+    >>> one = np.ones(1)
+    >>> noise = VarianceProfile(
+    ...     row_weights=one, column_weights=one, row_variances=one[None],
+    ...     column_variances=one[None], ratios=np.zeros(1))
+    >>> [r.round(9) for r in profile_resolvents(noise, np.array([2.5]))]
+    [array([[-0.5]]), array([[-0.5]])]
+    """
+    if profile.factors:
+        raise invalid_argument("profile", "without factors", profile.factors)
+    equations = Equations(profile)
+    unit = np.sqrt(equations.unit)
+    v, _ = Descent(equations).solve(np.asarray(singular_values / unit, dtype=np.complex128))
+    R, C = equations.resolvents(v)
+    return np.asarray(R.real / unit), np.asarray(C.real / unit)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnlaw._checks import Complexes, Floats, count, frozen, invalid_argument
+from attnlaw._checks import Complexes, Floats, count, frozen
 from attnlaw.laws.free_profile import FreeEquations, FreeProfile
 from attnlaw.laws.law import Atom, NumericalLaw
 from attnlaw.laws.profile import Descent, Equations, VarianceProfile
@@ -18,14 +18,14 @@ from attnlaw.laws.profile import Descent, Equations, VarianceProfile
 if TYPE_CHECKING:
     from scipy.interpolate import CubicSpline
 
-__all__ = ["Piece", "ProfileLaw", "find_intervals", "profile_resolvents", "tabulate"]
+__all__ = ["Piece", "ProfileLaw", "find_intervals", "tabulate"]
 
 Density = Callable[[Floats], Floats]
 
 _ZERO = 1e-8  # densities below this are rounding error
 _ENERGY = 0.03  # share that a table may miss
 _HEIGHT = 0.02  # distance and height of the points from which groups are seen
-_LEAST = 1e-6  # smallest of them, in units
+_LEAST = 1e-2, 1e-4, 1e-6  # smallest of them, in units
 _WIDTH = 1e-9  # to which edges are found, as a share of the right edge
 
 
@@ -264,14 +264,20 @@ class ProfileLaw(NumericalLaw):
         They are seen from a height above the axis that is the distance of the points, from which
         the bulk below adds 4η³/π to the density of log s.
         """
-        t = np.arange(np.log(_LEAST), np.log(self._reach), _HEIGHT)
-        seen = np.exp(t) * self._singular_density(np.exp(t), _HEIGHT)
-        change = np.diff(np.r_[0, seen > 3 * 4 * _HEIGHT**3 / np.pi, 0])
+        t, inside, high = np.zeros(0), np.zeros(0, dtype=bool), self._reach
+        for low in _LEAST:  # until the bulk is there; small ones take the longest
+            part = np.arange(np.log(low), np.log(high), _HEIGHT)
+            seen = np.exp(part) * self._singular_density(np.exp(part), _HEIGHT)
+            t, high = np.r_[part, t], low
+            inside = np.r_[seen > 3 * 4 * _HEIGHT**3 / np.pi, inside]
+            if inside[0]:
+                break
+        change = np.diff(np.r_[0, inside, 0])
         first, last = np.flatnonzero(change == 1), np.flatnonzero(change == -1) - 1
-        low, high = np.exp(t[first] - _HEIGHT), np.exp(t[last] + _HEIGHT)
-        low[:1], high = 0.0, np.minimum(high, self._reach)
-        apart = np.r_[True, low[1:] > high[:-1]]
-        return np.stack([low[apart], high[np.r_[apart[1:], True]]], axis=1)
+        begin, end = np.exp(t[first] - _HEIGHT), np.exp(t[last] + _HEIGHT)
+        begin[:1], end = 0.0, np.minimum(end, self._reach)
+        apart = np.r_[True, begin[1:] > end[:-1]]
+        return np.stack([begin[apart], end[np.r_[apart[1:], True]]], axis=1)
 
     @cached_property
     def _reach(self) -> float:
@@ -353,42 +359,6 @@ class ProfileLaw(NumericalLaw):
         sizes = [f"{p.row_weights.size} × {p.column_weights.size}, {p.ratios.size}" for p in both]
         scale = "" if self.scale == 1 else f"{self.scale:g} * "
         return f"{scale}ProfileLaw({' blocks + '.join(sizes)} blocks)"
-
-
-def profile_resolvents(profile: VarianceProfile, singular_values: Floats) -> tuple[Floats, Floats]:
-    """Return resolvents of the rows and columns of Y at singular values outside the support.
-
-    Parameters
-    ----------
-    profile : VarianceProfile
-        Y; it has no `factors`.
-    singular_values : array of shape (m,)
-        w > 0, in gaps of the singular values of Y or above them.
-
-    Returns
-    -------
-    rows, columns : arrays of shape (m, kinds)
-        R and C: w times the diagonals of (YYᵀ − w²)⁻¹ and (YᵀY − w²)⁻¹, real there.
-
-    Examples
-    --------
-    Noise alone has R = C = −1/(w + R):
-
-    >>> from attnlaw.laws import VarianceProfile
-    >>> one = np.ones(1)
-    >>> noise = VarianceProfile(
-    ...     row_weights=one, column_weights=one, row_variances=one[None],
-    ...     column_variances=one[None], ratios=np.zeros(1))
-    >>> [r.round(9) for r in profile_resolvents(noise, np.array([2.5]))]
-    [array([[-0.5]]), array([[-0.5]])]
-    """
-    if profile.factors:
-        raise invalid_argument("profile", "without factors", profile.factors)
-    equations = Equations(profile)
-    unit = np.sqrt(equations.unit)
-    v, _ = Descent(equations).solve(np.asarray(singular_values / unit, dtype=np.complex128))
-    R, C = equations.resolvents(v)
-    return np.asarray(R.real / unit), np.asarray(C.real / unit)
 
 
 def _positive(piece: Piece) -> Piece:
