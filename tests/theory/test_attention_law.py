@@ -316,3 +316,20 @@ def test_narrow_heads_are_outside_the_regime(order):
         al.law(narrow, order)
     al.law(replace(narrow, head_dimension=10), order)
     al.law(narrow, "first")
+
+
+@pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("n", "d", "beta"),
+    [(700, 48, 0.8), (9000, 20, 0.4), (40_000, 96, 0.7), (150_000, 40, 0.15), (300_000, 12, 0.03)],
+)
+def test_laws_of_long_heads_hold_all_of_the_energy(n, d, beta, causal):
+    """They ended in gaps below groups of d values; the first moment is known exactly."""
+    law = al.law(
+        al.SelfAttention(n_tokens=n, head_dimension=d, inverse_temperature=beta, causal=causal)
+    )
+    tail = np.geomspace(1e-9, 1.0, 4000)
+    middle = np.sqrt(tail[1:] * tail[:-1])
+    energy = law.quantile(1 - middle) @ np.diff(tail)
+    assert abs(energy / law.moment(1) - 1) < 0.03
