@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import time
+import warnings
 
 import numpy as np
 import psutil
@@ -203,6 +204,20 @@ def test_warnings_are_notes_on_stderr(run):
     assert code == 0
     assert out
     assert re.fullmatch(r"attnlaw: note: the weights use only 1 positions.*\n", err)
+
+
+def test_deprecations_of_packages_are_no_notes(run, monkeypatch):
+    """Those of pyparsing are user warnings as well, and came with every picture."""
+
+    class Deprecated(UserWarning, DeprecationWarning):
+        pass
+
+    def warn(*_, **__):
+        warnings.warn("'oneOf' deprecated", Deprecated, stacklevel=1)
+        raise ValueError("over.")
+
+    monkeypatch.setattr(al, "predict", warn)
+    assert run("predict") == (2, "", "attnlaw: over.\n")
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,7 @@ class Program(click.Group):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 warnings.simplefilter("default", UserWarning)  # RegimeWarning among them
+                warnings.simplefilter("ignore", DeprecationWarning)  # of parts, even if both
                 warnings.showwarning = _show_warning
                 _show_logs()
                 code = super().main(*args, **settings)
