@@ -23,7 +23,7 @@ __all__ = ["Piece", "ProfileLaw", "find_intervals", "tabulate"]
 Density = Callable[[Floats], Floats]
 
 _ZERO = 1e-8  # densities below this are rounding error
-_ENERGY = 0.03  # share that a table may miss
+_ENERGY = 0.03  # share of it, and of the mass, that a table may miss
 _HEIGHT = 0.02  # distance and height of the points from which groups are seen
 _LEAST = 1e-2, 1e-4, 1e-6  # smallest of them, in units
 _WIDTH = 1e-9  # to which edges are found, as a share of the right edge
@@ -243,14 +243,15 @@ class ProfileLaw(NumericalLaw):
         return pieces
 
     def _smoothed_pieces(self) -> list[Piece]:
-        """One piece, or, where that misses energy, one for the bulk and one for each group."""
+        """One piece, or, if it misses mass or energy, one for the bulk and one for each group."""
         far = self._reach * 2.0 ** np.arange(-12, 0.5, 0.5)
         seen = far[far * self._singular_density(far) > 1e-5]
         if seen.size:
             everything = np.array([[0.0, min(2 * seen[-1], self._reach)]])
             (piece,) = tabulate(self._singular_density, everything, 1e-5, resolution=1e-5)
             piece = _positive(piece)
-            if abs(piece.moment(2) - 1) < _ENERGY:
+            mass = piece.mass / (1 - self._zero)
+            if max(abs(mass - 1), abs(piece.moment(2) - 1)) < _ENERGY:
                 return [piece]
         intervals = self._groups()
         if not intervals.size:

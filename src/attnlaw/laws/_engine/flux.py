@@ -129,7 +129,7 @@ def _energy(t: Floats, flux: Floats) -> float:
 def _with_groups(solved: _Solved, start: float, radius: float) -> tuple[Floats, Floats]:
     """Points and flux with those above `start` solved anew, then those of the uppermost group."""
     equations = solved.equations
-    smallest = 1 / float(equations.k.max() * equations.m.sum())  # share of the smallest group
+    smallest = 1 / max(float(equations.k.max() * equations.m.sum()), 1.0)  # group, as a share
     t, flux = solved.at(_SMOOTHING)
     bulk = t[t < start], flux[t < start]
     t, flux = bulk
@@ -143,7 +143,10 @@ def _with_groups(solved: _Solved, start: float, radius: float) -> tuple[Floats, 
         new, values = solved.at(height)
         far = new > start + 10 * height
         values = np.where(far, values - _seen_from_afar(*bulk, new, height), values)
-        new, values = _trimmed(new, values, min(_NOTHING, 0.02 * smallest / height))
+        nothing = min(_NOTHING, 0.02 * smallest / height)
+        if not (values > nothing).any():
+            break
+        new, values = _trimmed(new, values, nothing)
         t, flux = np.r_[t[t < new[0]], new], np.r_[flux[t < new[0]], values]
         # the uppermost group: from the last point that has next to nothing
         peak = np.flatnonzero(values)[-1]
