@@ -130,7 +130,8 @@ class Program(click.Group):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 warnings.simplefilter("default", UserWarning)  # RegimeWarning among them
-                warnings.simplefilter("ignore", DeprecationWarning)  # of parts, even if both
+                # deprecations of packages, also those that are user warnings as well
+                warnings.simplefilter("ignore", DeprecationWarning)
                 warnings.showwarning = _show_warning
                 _show_logs()
                 code = super().main(*args, **settings)

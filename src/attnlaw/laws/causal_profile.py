@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["CausalProfile", "CausalProfileLaw", "token_bins"]
 
 _GROWTH = 0.16  # tokens of a bin, as a share of those before it
+_MOST = 0.02  # and at most, as a share of all
 _WEAK = 2e-4, 2e-3  # energy of a block, and in each dimension, over that of the noise
 _BY_BLOCK = (
     "row_variances",
@@ -35,7 +36,6 @@ _BY_BLOCK = (
     "column_means",
     "latent_dimensions",
 )
-_MOST = 0.02  # and at most, as a share of all
 
 
 def token_bins(n_tokens: int, most: float = np.inf) -> Floats:
@@ -214,9 +214,8 @@ class CausalProfileLaw(NumericalLaw):
 
     The density is solved from the equations of the profile on some fifty singular values, evenly
     spaced in the logarithm and closer near the largest; where those come in groups, as over very
-    many tokens, on a hundred or two more. Below 3e-3 of the root mean square, where
-    the equations are those of noise, the cdf goes on as 1/(const − c log x), like that of
-    `CausalLaw`.
+    many tokens, on a hundred or two more. Below 3e-3 of the root mean square, where the equations
+    are those of noise, the cdf goes on as 1/(const − c log x), like that of `CausalLaw`.
 
     Examples
     --------
