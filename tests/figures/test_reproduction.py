@@ -184,6 +184,30 @@ def test_workers_end_when_a_run_is_stopped(tmp_path):
     assert done.returncode != 0
 
 
+def test_no_worker_sees_an_interrupt(tmp_path):
+    """Python unblocks it when a program starts its first child, which then printed a traceback."""
+    script = tmp_path / "children.py"
+    script.write_text(CHILDREN)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["True", "True"], done.stderr
+
+
+CHILDREN = """
+import signal
+from multiprocessing import get_context
+from attnlaw.figures.reproduction import _interrupt_held_back
+
+def look():
+    print(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []), flush=True)
+
+if __name__ == "__main__":
+    for _ in range(2):
+        child = get_context("spawn").Process(target=look)
+        with _interrupt_held_back():
+            child.start()
+        child.join()
+"""
+
 STOPPED = """
 import sys, threading, signal, os
 from pathlib import Path

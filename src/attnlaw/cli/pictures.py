@@ -123,13 +123,15 @@ class _progress:
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
         self.cost, self.out, self.running = cost, out, list[str]()
+        console = Console(stderr=True)
         self.bar = Progress(
             TextColumn("{task.percentage:3.0f} %"),
             BarColumn(),
             TimeRemainingColumn(),
             TextColumn("{task.description}"),
-            console=Console(stderr=True),
+            console=console,
             transient=True,
+            disable=not console.is_terminal,
         )
         self.task = self.bar.add_task("", total=sum(cost.values()))
 
@@ -142,11 +144,13 @@ class _progress:
         self.bar.update(self.task, description=", ".join(self.running))
 
     def __enter__(self) -> "_progress":
-        self.bar.start()
+        if not self.bar.disable:  # else older versions of rich print an empty line
+            self.bar.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self.bar.stop()
+        if not self.bar.disable:
+            self.bar.stop()
         if kind is KeyboardInterrupt:
             click.echo(
                 f"Stopped; the figures done so far are kept in {self.out}. "

@@ -19,6 +19,7 @@ from html import escape
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from multiprocessing.resource_tracker import ensure_running
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,7 @@ def _result(answer: Connection, job: _Job, process: BaseProcess) -> Reproduced:
 def _work(job: _Job, sender: Connection) -> None:
     """Make one figure in a process of its own."""
     end_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # also if a library unblocks it
     try:
         result: Reproduced | Exception = _reproduce_one(job)
     except Exception as error:
@@ -221,10 +223,13 @@ def _interrupt_held_back() -> Iterator[None]:
     """Start children that never see Ctrl-C; it stays for the parent, which then ends them.
 
     A blocked signal is inherited, and one that arrives in the meantime is delivered afterwards.
+    Python's resource tracker starts with the first child and unblocks the signal, so it is started
+    before.
     """
     if os.name == "nt":
         yield
         return
+    ensure_running()
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
