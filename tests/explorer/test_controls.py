@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attnlaw import RegimeWarning
 from attnlaw.explorer.app import PAGES, create_app
 from attnlaw.explorer.charts import Look
 from attnlaw.explorer.controls import read_query, write_query
@@ -95,3 +96,10 @@ def test_vocabulary_of_the_controls_is_that_of_the_code_beside_them(name, import
         picture = lines["panels"][0][-1].collections[0].get_array()
         np.testing.assert_allclose(drawn["z"], picture.reshape(np.shape(drawn["z"])), atol=1e-5)
         lines["plt"].close("all")
+
+
+def test_layers_that_a_causal_head_does_without_are_said():
+    page = PAGES["attention"]
+    values = {c.name: c.default for c in page.controls} | {"causal": True, "depth": 4}
+    with pytest.warns(RegimeWarning, match="what is shown is one causal layer"):
+        page.view(values, Look("light"), None)

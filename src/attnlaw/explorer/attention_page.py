@@ -1,5 +1,6 @@
 """Attention: the law of a head that has learned nothing, against heads that are drawn."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -104,6 +105,9 @@ def _predicted(head: al.SelfAttention, order: str) -> tuple[Law, dict[str, float
 def view(values: Values, look: Look, extra: Any) -> View:
     """Return the limiting law, and the drawn heads with the law of finite ones."""
     head = head_from(values)
+    if head.causal and values["depth"] != 1:
+        text = "Layers are multiplied without a mask only; what is shown is one causal layer."
+        warnings.warn(text, al.RegimeWarning, stacklevel=2)
     is_limit = head.inverse_temperature <= LARGE_BETA
     law, limit = _predicted(head, "first" if is_limit else "auto")
     job = finished_job(extra, values)
@@ -250,8 +254,8 @@ A head is $A=\mathrm{{softmax}}(\beta\,QK^\top/\sqrt{{d_k}})$, and
 $A_\perp=A-\mathbf 1\mathbf 1^\top/n$.
 With $\varphi=n/d_k={tex(head.token_ratio)}$,
 
-$$\theta_1=e^{{\beta^2}}-1={tex(score_energy(beta))},\qquad
-\theta_2=\beta^2={tex(linear_energy(beta))},$$
+$$\theta_1=e^{{\beta^2}}-1={tex(score_energy(beta))},$$
+$$\theta_2=\beta^2={tex(linear_energy(beta))},$$
 
 the squared singular values of $\sqrt n\,A_\perp$ follow
 

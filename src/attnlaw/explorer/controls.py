@@ -273,7 +273,7 @@ class Symbol(NamedTuple):
 SYMBOLS = {
     "‖μ‖": Symbol("Norm of the signal: tokens are ±μ plus unit noise.", "pooled-covariance"),
     "δ": Symbol("Dimension over vocabulary, d/V; 0 is an infinite one.", "pooled-covariance"),
-    "γ": Symbol("Dimension over samples, d/N; small is plenty of data.", "pooled-covariance"),
+    "γ": Symbol("Dimension over samples, d/N; small means plenty of data.", "pooled-covariance"),
     "R": Symbol("Correlation of the signs at two positions of a sequence.", "weights"),
     "L": Symbol("Length of a sequence, in tokens.", "weights"),
     "p": Symbol("Length of the prefix; of a token its share of the text.", "weights"),
@@ -290,7 +290,7 @@ SYMBOLS = {
     "λ₊": Symbol("Right edge of the bulk: noise alone ends there.", "bulk"),
     "ζ": Symbol("Squared overlap of the leading eigenvector with the signal.", "alignment"),
     "ζ_samp": Symbol("Share that the sample keeps: overlap with the population.", "alignment"),
-    "ζ_pop": Symbol("Share that the finite vocabulary keeps: ‖μ‖²/(‖μ‖² + δ).", "alignment"),
+    "ζ_pop": Symbol("Share that the vocabulary keeps; for tokens ≤ ‖μ‖²/(‖μ‖² + δ).", "alignment"),
     "ℓ": Symbol("Eigenvalue of the population covariance along the signal.", "thresholds"),
     "α/κ": Symbol("Signal-to-noise ratio of the weights, wᵀRw over wᵀw.", "weights"),
     "α": Symbol("Weight wᵀRw with which the signal is pooled.", "weights"),

@@ -108,7 +108,7 @@ def view(values: Values, look: Look, _: Any) -> View:
         formula=_formula(values, names, snrs),
         code=_code(values, names),
         sentence="Click in the map to move the cross-hair. The dashed line is the boundary: "
-        "to its dark side nothing of the signal is found.",
+        "on its dark side nothing of the signal is found.",
         extra=dmc.Anchor(
             "Open the cross-hair's model on the Spectrum page",
             href=f"/spectrum{_spectrum_query(values)}",
