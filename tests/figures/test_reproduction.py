@@ -115,6 +115,11 @@ def test_an_unknown_figure_is_named():
         figures.load_figure("nonsense")
 
 
+def test_a_misspelt_figure_is_suggested():
+    with pytest.raises(ValueError, match=r"got 'alignement' \(did you mean 'alignment'\?\)\."):
+        figures.load_figure("alignement")
+
+
 def test_tables_come_back_exactly(tmp_path):
     table = {
         "x": np.array([0.1, np.pi, 1e-300]),

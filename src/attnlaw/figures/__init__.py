@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import cast
 
-from attnlaw._checks import invalid_argument
+from attnlaw._checks import invalid_argument, nearest
 from attnlaw.figures.figure import Check, PaperFigure, Table, Tables
 
 __all__ = ["FIGURES", "Check", "PaperFigure", "Table", "Tables", "load_figure"]
@@ -31,6 +31,7 @@ FIGURES = {
 def load_figure(name: str) -> PaperFigure:
     """Import a figure by its name."""
     if name not in FIGURES:
-        raise invalid_argument("figure", "one of " + ", ".join(FIGURES), name)
+        error = invalid_argument("figure", "one of " + ", ".join(FIGURES), name)
+        raise ValueError(f"{str(error)[:-1]}{nearest(name, FIGURES)}.")
     module, figure = FIGURES[name].split(":")
     return cast(PaperFigure, getattr(import_module(f"attnlaw.figures.{module}"), figure)())

@@ -249,6 +249,8 @@ class AttentionHeads(PaperFigure):
         last.set_xlabel("squared singular value")
         last.set_ylabel("share below")
         last.set_title(f"(c) {tables['other_distances']['n_tokens'][0]} tokens; wide: drawn")
+        last.set_ylim(-0.05, 1.55)  # room for the legend
+        last.set_yticks(np.linspace(0, 1, 6))
         last.legend(loc="upper left", fontsize=7)
         draw_histogram(left, tables["histogram"], r"$\sqrt{n}\,A_\perp$")
         for order, (label, marker, color, dash) in ORDERS.items():

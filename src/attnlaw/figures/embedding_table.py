@@ -125,6 +125,7 @@ class EmbeddingTables(PaperFigure):
             values = rows(tables["outliers"], table=name)["eigenvalue"][:k]
             left.plot(values, np.full(k, 0.03), "v", color=style.OUTLIER, label=f"outliers: {k}")
             left.set_title(f"{name}, {fact['n_vocab'][0]} × {fact['dimension'][0]}")
+            left.set_ylim(0, 1.5 * left.get_ylim()[1])  # room for the legend
             left.legend(loc="upper left", fontsize=7)
             for kind, dash, words, column in (
                 ("lengths", "-", "law with row lengths", "distance"),

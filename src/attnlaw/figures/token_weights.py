@@ -312,6 +312,7 @@ class AttentionToQuery(PaperFigure):
                 draw_means(axes, seen, "beta", "observed", markersize=3, color=color)
             best = rows(tables["curves"], case=case, scoring="sigmoid")["predicted"][0]
             axes.axhline(best, color=style.EDGE, linestyle="--", label="sigmoid")
+            axes.plot([], [], ":", color=style.EDGE, linewidth=1, label="beyond the limit's range")
             axes.set_xlabel(r"inverse temperature $\beta$")
             axes.set_ylabel(r"squared overlap $\zeta$")
             axes.set_title(TITLES[case])

@@ -83,8 +83,11 @@ def plot_alignment(
             spike = seen.get(label)
             if spike is not None:
                 values = np.asarray(spike.squared_overlap)
-                error = values.std(axis=0, ddof=1) / np.sqrt(len(values))
-                ax.errorbar(norms, values.mean(axis=0), 2 * error, fmt=marker, color=colour)
+                error = values.std(axis=0, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0
+                ax.errorbar(
+                    norms, values.mean(axis=0), 2 * error, fmt=marker, color=colour,
+                    label=None if label else "simulated, ± 2 s.e.",
+                )  # fmt: skip
         ax.set_xlabel(FIELDS[over])
         ax.set_ylabel("squared overlap with the signal")
         ax.set_ylim(-0.02, 1.02)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlaw._checks import real_array
+from attnlaw._checks import Floats, invalid_argument, real_array
 from attnlaw._machine import require
 from attnlaw.diagnostics import TableReport, noise_law
 from attnlaw.laws import BinnedSpectrum, Law, SeparableLaw, bin_spectrum, logarithmic_bins
@@ -30,7 +30,9 @@ __all__ = [
 ]
 
 
-def plot_law(law: Law, ax: "Axes | None" = None, **line: Any) -> "Axes":
+def plot_law(
+    law: Law, ax: "Axes | None" = None, *, logarithmic: bool = False, **line: Any
+) -> "Axes":
     """Draw the density of a law, and its atoms as stems whose height is their mass.
 
     Parameters
@@ -39,6 +41,9 @@ def plot_law(law: Law, ax: "Axes | None" = None, **line: Any) -> "Axes":
         Any law: of a model (`law`), or made by free convolution.
     ax : matplotlib Axes, optional
         Where to draw, and what is returned; a new figure by default.
+    logarithmic : bool
+        A logarithmic axis of at most eight decades, with the density of the logarithm, x f(x): for
+        laws over many orders of magnitude, such as those of attention heads.
     **line
         Passed on to the line, such as ``label=`` or ``color=``.
 
@@ -47,6 +52,9 @@ def plot_law(law: Law, ax: "Axes | None" = None, **line: Any) -> "Axes":
     >>> import attnlaw as al
     >>> len(plot_law(al.Discrete([1, 10]) @ al.MarchenkoPastur(0.05)).lines)    # two intervals
     2
+    >>> head = al.SelfAttention(n_tokens=400, head_dimension=64, inverse_temperature=1.0)
+    >>> plot_law(al.law(head), logarithmic=True).get_xscale()
+    'log'
     """
     line = {"color": style.PREDICTED, **line}
     with style.sheet():
@@ -54,15 +62,29 @@ def plot_law(law: Law, ax: "Axes | None" = None, **line: Any) -> "Axes":
         for low, high in law.support:
             # Chebyshev points: a density rises like a square root from its edges
             x = low + (high - low) * (1 - np.cos(np.pi * np.linspace(0, 1, 400)[1:-1])) / 2
-            ax.plot(x, law.density(x), **line)
+            if logarithmic:
+                x = _logarithmic_points(law, low, high)
+            ax.plot(x, law.density(x) * (x if logarithmic else 1.0), **line)
             line.pop("label", None)
         for place, mass in zip(*law.atom, strict=True):
+            if logarithmic and place <= 0:
+                continue
             ax.vlines(place, 0, mass, color=line["color"], lw=2)
             ax.plot(place, mass, "o", color=line["color"])
         ax.set_xlabel("eigenvalue")
-        ax.set_ylabel("density")
+        ax.set_ylabel("density of log eigenvalue" if logarithmic else "density")
         ax.set_ylim(bottom=0)
+        if logarithmic:
+            ax.set_xscale("log")
     return ax
+
+
+def _logarithmic_points(law: Law, low: float, high: float) -> Floats:
+    """Return points of an interval of the support, beyond where 0.2 % of the mass lies below."""
+    if high <= 0:
+        raise invalid_argument("law", "of positive numbers on a logarithmic axis", law)
+    start = max(low, float(law.quantile(0.002)), high * 1e-8)
+    return start * (high / start) ** np.linspace(0, 1, 500)[1:-1]
 
 
 def plot_spectrum(
