@@ -98,7 +98,7 @@ def test_sizes_are_whole_and_the_vocabulary_even():
         ),
         (
             {"weights": np.ones((20, 1))},
-            "weights must be an array with 1 axes, got an array of shape (20, 1).",
+            "weights must be an array with 1 axis, got an array of shape (20, 1).",
         ),
         ({"weights": np.zeros(20)}, "weights must be different from zero, got [0.0, 0.0, 0.0"),
         ({"weights": [np.nan] * 20}, "weights must be finite, got [nan, nan"),

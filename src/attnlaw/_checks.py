@@ -64,7 +64,9 @@ def real_array(argument: str, value: ArrayLike, *, ndim: int | None = None) -> N
     if array.dtype.kind not in "fiu":
         raise invalid_argument(argument, "made of real numbers", value)
     if ndim is not None and array.ndim != ndim:
-        raise invalid_argument(argument, f"an array with {ndim} axes", array)
+        raise invalid_argument(
+            argument, f"an array with {ndim} {'axis' if ndim == 1 else 'axes'}", array
+        )
     look_at_part(argument, array)
     array = array.astype(np.float64, copy=False)
     if not np.isfinite(array).all():

@@ -31,6 +31,12 @@ def small_chunks(monkeypatch):
     monkeypatch.setattr("attnlaw.data.readers.lists.BLOCK_ROWS", 50)
 
 
+def test_columns_of_arrays_are_rejected(tmp_path, documents):
+    np.save(tmp_path / "ids.npy", padded(documents))
+    with pytest.raises(ValueError, match="label must be left out for arrays, which have no colum"):
+        corpora.open_corpus(tmp_path / "ids.npy", label="group")
+
+
 def padded(documents):
     return np.array([row + [-1] * (L - len(row)) for row in documents])
 

@@ -97,6 +97,11 @@ class Corpus:
             raise invalid_argument("labels", "given for a corpus of one array", self.labels)
         if self.labels is not None and len(self.labels) != self._sizes[0]:
             raise invalid_argument("labels", f"of length {self._sizes[0]}", self.labels)
+        arrays = [n for n, s in zip(self.names, self.sources, strict=True)
+                  if _suffix(s) not in (*LINES, *TABULAR)]  # fmt: skip
+        if self.label is not None and arrays:
+            text = "left out for arrays, which have no columns"
+            raise invalid_argument("label", text, f"{self.label} for {arrays[0]}")
         if not any(self._sizes):
             raise invalid_argument("sources", "files or arrays with a sequence", self.names)
 

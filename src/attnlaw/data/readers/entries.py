@@ -179,7 +179,8 @@ def choose_entry(path: Path, entries: Mapping[str, Entry], name: str | None, ndi
     if len(fitting) == 1:
         return fitting[0]
     if not fitting:
-        raise bad_file(path, f"hold an array with {ndim} axes", _listing(entries.values()))
+        axes = "1 axis" if ndim == 1 else f"{ndim} axes"
+        raise bad_file(path, f"hold an array with {axes}", _listing(entries.values()))
     raise bad_file(path, "be given with the name of one of its arrays", _listing(fitting))
 
 
