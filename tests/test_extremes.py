@@ -397,6 +397,11 @@ def test_a_vocabulary_that_is_rounded_is_said():
         model(vocab_ratio=0.8).sizes(400)
 
 
+def test_a_number_of_sequences_that_is_rounded_is_said():
+    with pytest.warns(al.RegimeWarning, match=r"2 sequences stand for d/γ = 0\.2"):
+        model(sample_ratio=100.0).sizes(20)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 10**6])
 def test_five_minutes_of_extreme_calls_find_nothing(seed):

@@ -147,7 +147,12 @@ class PooledModel(Model[Answer]):
                 f"{n_vocab} tokens, a multiple of {multiple}, stand for d/δ = {d / delta:.4g}; "
                 "take a larger dimension."
             )
-        return Sizes(d, n_vocab, max(2, round(d / gamma)))
+        n_samples = max(2, round(d / gamma))
+        if abs(n_samples - d / gamma) > ROUNDED_SHARE * d / gamma:
+            warn_regime(
+                f"{n_samples} sequences stand for d/γ = {d / gamma:.4g}; take a larger dimension."
+            )
+        return Sizes(d, n_vocab, n_samples)
 
     def single_ratios(self, what: str) -> tuple[float, float]:
         """Return δ and γ, checked to be single numbers, as `what` asks for."""
