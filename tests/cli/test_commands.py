@@ -404,7 +404,16 @@ def test_attention_answers_what_the_library_predicts(run, run_json, tmp_path):
 
 @pytest.mark.parametrize(
     "arguments",
-    ["predict", "predict --signal-norm 0:2:9", "law --mp 0.5", "weights", "simulate --trials 2"],
+    [
+        "predict",
+        "predict --signal-norm 0:2:9",
+        "law --mp 0.5",
+        "weights",
+        "simulate --trials 2",
+        "simulate --trials 1 --signal-norm 0.5,1",
+        "attention --n-tokens 40",
+        "attention --n-tokens 40 --causal --trials 2",
+    ],
 )
 def test_pictures_are_written(run, tmp_path, arguments):
     path = tmp_path / "picture.svg"
@@ -413,6 +422,14 @@ def test_pictures_are_written(run, tmp_path, arguments):
     code, _, err = run(*words, "--plot", str(path))
     assert (code, err) == (0, f"attnlaw: note: picture in {path}\n")
     assert path.read_text().startswith("<?xml")
+
+
+def test_a_note_is_shown_once(run, tmp_path):
+    """Drawing the law predicts again, which warned again."""
+    words = ["--zipf", "1", "--importance", "sif", "--vocab-size", "400", "--vocab-ratio", "0.25"]
+    _, _, err = run("predict", *words, "--plot", str(tmp_path / "picture.png"))
+    lines = err.splitlines()
+    assert len(lines) == len(set(lines)) == 2
 
 
 def test_plan_says_what_token_weights_bring(run_json):

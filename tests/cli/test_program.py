@@ -92,6 +92,10 @@ BAD = {
     "predict --plot law.txt": "--plot must be a file that ends with one of",
     "mixture": "Missing option '--kind'.",
     "mixture --kind size=3": "--kind must be made of length=, prefix=",
+    "mixture --kind length=3,length=4": "--kind must be made of different parts, got",
+    "heads .": ". is a model: give it a --text or a --text-file.",
+    "explore --host 999.1.1.1": "--host must be an address of this machine, got '999.1.1.1'.",
+    "reproduce alignement": "figure must be one of model, phase_diagram, bulk, alignment",
     "multi-head --head mena": "--head must be one of mean",
     "attention --n-tokens 1": "--n-tokens must be a whole number of at least 2, got 1.",
     "predict --weights 0,0": "--weights must be different from zero, got [0.0, 0.0].",
@@ -99,6 +103,11 @@ BAD = {
     "predict --prefix 21": "--prefix must be at most the length 20, got 21.",
     "predict --within 2": "--within must be between 0 and 1, got 2.0.",
     "predict --prefix 2 --autoregressive 0.5": "--prefix and --autoregressive exclude each other",
+    "predict --autoregressive 2": "--autoregressive must be between -1 and 1, got 2.0.",
+    "predict --autoregressive 0.5 --within 1": "--within belongs to --prefix, and excludes --auto",
+    "predict --spiked -5 --direction 1,1": "--spiked must be at least 0, got -5.0.",
+    "predict --spiked 3 --direction 1,1 --length 5": "--length is 5, but --direction has 2 posit",
+    "predict --csv --json": "--csv and --json exclude each other; give one of them.",
     "predict --spiked 3": "--spiked and --direction belong together; give both or neither.",
     "predict --spiked 3 --direction 0,0": "--direction must be different from zero, got",
     "predict --weights optimal --spiked 3 --direction 1,-1": "--correlation must be a matrix",
@@ -110,11 +119,16 @@ BAD = {
     f"simulate --dimension {10**400}": "Invalid value for '--dimension':",
     "simulate --sample-ratio 0": "--sample-ratio must be above 0 when sizes are asked for, got",
     "simulate --jobs 0": "--jobs must be a whole number of at least 1, got 0.",
-    "simulate --seed -1": "--seed must be a Generator, a seed of at least 0 or None, got -1.",
+    "simulate --seed -1": "Invalid value for '--seed': -1 is not in the range x>=0.",
+    "simulate --vocab-ratio 0.1,0.2": "--vocab-ratio must be a single number in a simulation.",
     "plan --squared-overlap 1": "--squared-overlap must be below 1, got 1.0.",
     "plan --signal-norm 1,2": "--signal-norm must be a single number for a plan.",
     "law": "a law needs an EXPRESSION, --mp, --atoms or --semicircle.",
-    "law --mp -1": "ratio must be at least 0, got -1.0.",
+    "law --mp -1": "--mp must be at least 0, got -1.0.",
+    "law --mp=-1": "--mp must be at least 0, got -1.0.",
+    "law MP(-1)": "in 'MP(-1)', ratio must be at least 0, got -1.0.",
+    "law 1e400*MP(1)": "in '1e400*MP(1)', scale must be finite, got inf.",
+    "law --semicircle 0": "--semicircle must be above 0, got 0.0.",
     "law MP(0.5) --mp 1": "a law is given by an EXPRESSION or by options, not by both.",
     "law --mp 1 --scale inf": "--scale must be finite, got inf.",
     "weights --weights mean,median": "--weights must be one of mean, causal, last, optimal, dir",
@@ -153,8 +167,10 @@ def test_bad_matrices_are_one_line_too(run, tmp_path, matrix, sentence):
 def test_the_option_is_named_as_it_is_typed(run):
     _, _, err = run("simulate", "--jobs", "0")
     assert err.startswith("attnlaw: --jobs must be a whole number")
-    _, _, err = run("law", "--mp", "-1")  # ratio is no option of this command
-    assert err.startswith("attnlaw: ratio must be at least 0")
+    _, _, err = run("law", "--mp", "-1")
+    assert err.startswith("attnlaw: --mp must be at least 0")
+    _, _, err = run("law", "MP(-1)")  # no option is meant
+    assert err.startswith("attnlaw: in 'MP(-1)', ratio must be at least 0")
 
 
 def test_a_missing_file_is_named_with_its_whole_path(run, tmp_path):

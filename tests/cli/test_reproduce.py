@@ -36,8 +36,8 @@ def test_known_differences_are_explained_in_the_terminal():
     figure = Reproduced.__new__(Reproduced)
     vars(figure).update(name="bulk", checks=checks)
     known, unexpected = _differences([figure])
-    assert known == "As known, bulk: β≤ 2: predicted 1, observed 1.5. Noise of norm δ.\n"
-    assert unexpected == "Unexpected, bulk: β≤ 2: predicted 1, observed 2.\n"
+    assert known == "As known, bulk: β ≤ 2: predicted 1, observed 1.5. Noise of norm δ.\n"
+    assert unexpected == "Unexpected, bulk: β ≤ 2: predicted 1, observed 2.\n"
 
 
 def test_an_unknown_figure_is_one_sentence(run, tmp_path):

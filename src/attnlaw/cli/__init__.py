@@ -11,22 +11,22 @@ __all__ = ["main"]
 
 COMMANDS = {
     "predict": "Predict eigenvalue, overlap and thresholds of pooled sequences.",
-    "simulate": "Simulate them, and set the observation beside the prediction.",
+    "simulate": "Simulate them, and compare the observation with the prediction.",
     "classes": "Predict outliers of several classes, with noise of any covariance.",
     "mixture": "Predict sequences of several kinds, such as of unequal length.",
     "multi-head": "Predict sequences that several heads pool side by side.",
     "attention": "Describe the spectrum of attention heads that have learned nothing.",
     "sweep": "Observe a grid of models, resumably, on all cores or on a cluster.",
     "corpus": "Find counts and covariances of a corpus of any size, in one pass.",
-    "plan": "Find the samples, vocabulary or signal that a wanted overlap takes.",
+    "plan": "Find the samples, vocabulary or signal needed for a given overlap.",
     "weights": "Compare pooling weights on a positional correlation.",
     "law": "Describe a limiting spectrum: edges, moments, quantiles, density.",
     "pool": "Rank poolings of your own sequences, with labels or without.",
-    "table": "Inspect an embedding table: noise, outliers, and a check that can fail.",
+    "table": "Inspect an embedding table: noise, outliers, and a held-out check.",
     "heads": "Compare attention heads with random ones: structure, outliers, verdicts.",
     "explore": "Open the explorer: the laws under sliders, in a browser.",
     "reproduce": "Reproduce the figures of the papers: pictures, tables, report.",
-    "warmup": "Compile the loops of simulations now, once, in place of later.",
+    "warmup": "Compile the simulation loops now instead of when first needed.",
 }
 
 PLACES = {

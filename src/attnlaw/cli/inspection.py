@@ -73,7 +73,7 @@ def table(
     only_list: bool,
     as_json: bool,
 ) -> None:
-    """Inspect an embedding table: noise, outliers and their tokens, and a check that can fail.
+    """Inspect an embedding table: noise, outliers and their tokens, and a held-out check.
 
     FILE is a .npy, .npz, .safetensors or .gguf file, or a local Hugging Face folder.
     """
@@ -172,14 +172,14 @@ Examples:
     type=click.IntRange(min=1),
     default=4,
     show_default=True,
-    help="At most so many pieces of a file.",
+    help="At most this many pieces of a file.",
 )
 @click.option(
     "--tokens",
     type=click.IntRange(min=8),
     default=256,
     show_default=True,
-    help="Length of a text; of maps, the first so many tokens.",
+    help="Length of a text; of maps, the number of first tokens used.",
 )
 @click.option(
     "--draws",
@@ -198,8 +198,8 @@ Examples:
 @click.option(
     "--ablate",
     type=click.Choice(["head", "layer"]),
-    help="Measure how far the output moves without each head or layer; with --out, a run that was "
-    "stopped goes on.",
+    help="Measure how far the output moves without each head or layer; with --out, an interrupted "
+    "run is resumed.",
 )
 @click.option("--no-effect", is_flag=True, help="Do not estimate how much heads matter.")
 @click.option("--tensor", metavar="NAME", help="Which array of a file of maps.")
@@ -214,9 +214,9 @@ Examples:
 @click.option(
     "--head-dimension",
     type=click.IntRange(min=1),
-    help="Width d_k of a head of maps.  [default: told from the maps]",
+    help="Width d_k of a head of maps.  [default: inferred from the maps]",
 )
-@click.option("--rows", type=click.IntRange(min=0), help="Print so many heads.  [default: all]")
+@click.option("--rows", type=click.IntRange(min=0), help="Print this many heads.  [default: all]")
 @click.option(
     "--out",
     type=FOLDER,
@@ -262,15 +262,15 @@ def heads(
     options: dict[str, Any] = {"n_draws": draws, "level": level}
     if data.is_dir() or data.suffix == ".gguf":
         if not text and not text_file:
-            raise click.UsageError(f"{data.name} is a model: give it a --text or a --text-file.")
+            raise click.UsageError(f"{data} is a model: give it a --text or a --text-file.")
         report, maps = _of_model(
             data, text, text_file, texts, tokens, ablate, out, {**options, "effect": not no_effect}
         )
     else:
         if text or text_file:
-            raise click.UsageError(f"{data.name} is no model folder and reads no text.")
+            raise click.UsageError(f"{data} is not a model and reads no text.")
         if ablate is not None:
-            raise click.UsageError(f"{data.name} is no model: there is nothing to ablate.")
+            raise click.UsageError(f"{data} is not a model: there is nothing to ablate.")
         with working("reading the maps"):
             maps = read_attention(
                 data, tensor, kind=kind, causal=causal, head_dimension=head_dimension

@@ -165,6 +165,8 @@ def parse_law(text: str) -> Law:
         law = None
     except ArithmeticError as error:
         raise ValueError(f"expression must have finite numbers, got {error}.") from None
+    except ValueError as error:  # about an argument of a law, which is no option here
+        raise ValueError(f"in {text[:60]!r}, {error}") from None
     if not isinstance(law, Law):
         raise ValueError(
             "expression must be made of MP(ratio), SC(variance), Discrete(atoms), @, +, -, *, / "

@@ -165,6 +165,8 @@ def _kind(text: str) -> tuple[Any, Any, float]:
         known = ("length", "prefix", "within", "autoregressive", "weights", "share")
         if not sign or name not in known:
             raise ValueError(f"kind must be made of {'=, '.join(known)}=, got {part!r}.")
+        if name in given:
+            raise ValueError(f"kind must be made of different parts, got {text!r}.")
         given[name] = value
     try:
         length, share = int(given.get("length", 20)), float(given.get("share", 1))
@@ -238,28 +240,32 @@ Examples:
 
 
 @click.command(epilog=ATTENTION_EPILOG)
-@click.option("--n-tokens", type=int, default=400, show_default=True, help="n.")
-@click.option("--head-dimension", type=int, default=64, show_default=True, help="d_k.")
+@click.option("--n-tokens", type=int, default=400, show_default=True, help="Tokens n.")
+@click.option("--head-dimension", type=int, default=64, show_default=True, help="Width d_k.")
 @click.option("--inverse-temperature", type=float, default=1.0, show_default=True, help="β.")
-@click.option("--n-heads", type=int, default=1, show_default=True, help="h.")
+@click.option("--n-heads", type=int, default=1, show_default=True, help="Heads h.")
 @click.option(
     "--combination",
     type=click.Choice(["concatenate", "mean"]),
     default="concatenate",
     show_default=True,
-    help="What is made of several heads.",
+    help="How several heads are combined.",
 )
 @click.option("--value-dimension", type=int, help="d_v: multiply by random values.")
 @click.option("--output-dimension", type=int, help="Multiply by a random output matrix.")
 @click.option("--causal", is_flag=True, help="Mask later tokens.")
 @click.option("--qk-norm", is_flag=True, help="Scale queries and keys to one norm.")
-@click.option("--n-key-heads", type=int, default=0, help="Heads share keys in groups.")
+@click.option(
+    "--n-key-heads", type=int, default=0, help="Key heads, if groups of heads share one."
+)
 @click.option(
     "--points", type=click.IntRange(1, 1000), default=9, show_default=True, help="Quantiles."
 )
 @click.option("--trials", "--n-trials", type=click.IntRange(0, 10_000), default=0,
-              show_default=True, help="Draw so many heads as well.")  # fmt: skip
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the draws.")
+              show_default=True, help="Also draw this many heads.")  # fmt: skip
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the draws."
+)
 @plot_option("Draw the law, with the drawn singular values if there are, to FILE.")
 @csv_option
 @json_option
@@ -291,11 +297,14 @@ def attention(
     if plot is not None:
         from attnlaw.plotting import plot_law, plot_spectrum
 
-        drawn = (
-            al.simulation.simulate_spectrum(head, n_trials=trials, rng=seed) if trials else None
-        )
-        axes = plot_law(law) if drawn is None else plot_spectrum(drawn, law)
+        if trials:
+            drawn = al.simulation.simulate_spectrum(head, n_trials=trials, rng=seed)
+            axes = plot_spectrum(drawn, law, logarithmic=True)
+            axes.legend(["law", "squared singular values"], loc="upper left", frameon=False)
+        else:
+            axes = plot_law(law, logarithmic=True)
         axes.set_xlabel("squared singular value")
+        axes.set_ylabel("density of the logarithm")
         save_axes(plot, axes)
     if as_json:
         print_json(document)

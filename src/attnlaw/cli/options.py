@@ -46,11 +46,19 @@ DIMENSION = click.IntRange(2, 2**40)
 
 WEIGHTS = al.weights.NAMES
 
-json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON document in place of tables."
-)
 
-csv_option = click.option("--csv", "as_csv", is_flag=True, help="Print one table of CSV instead.")
+def _one_format(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
+    """Refuse --csv beside --json: one of them would be ignored."""
+    if value and (ctx.params.get("as_csv") or ctx.params.get("as_json")):
+        raise click.UsageError("--csv and --json exclude each other; give one of them.")
+    return value
+
+
+json_option = click.option("--json", "as_json", is_flag=True, callback=_one_format,
+                           help="Print one JSON document instead of tables.")  # fmt: skip
+
+csv_option = click.option("--csv", "as_csv", is_flag=True, callback=_one_format,
+                          help="Print one CSV table instead.")  # fmt: skip
 
 
 class NamedPath(click.Path):
@@ -139,18 +147,12 @@ vocabulary_options = _together(
 
 correlation_options = _together(
     click.option(
-        "--length", type=int, help="Sequence length L.  [default: 20, or what other options say]"
+        "--length", type=int, help="Sequence length L.  [default: 20, or as other options imply]"
     ),
     click.option(
-        "--prefix", type=int, help="The first so many positions share a sign.  [default: 5]"
+        "--prefix", type=int, help="Number of first positions that share a sign.  [default: 5]"
     ),
-    click.option(
-        "--within",
-        type=float,
-        default=1.0,
-        show_default=True,
-        help="Correlation inside the prefix.",
-    ),
+    click.option("--within", type=float, help="Correlation inside the prefix.  [default: 1]"),
     click.option(
         "--autoregressive", type=float, metavar="A", help="Correlation A^distance instead."
     ),
@@ -232,10 +234,14 @@ def trial_options(trials: int, size: str = "400") -> Callable[[Command], Command
             type=click.IntRange(min(trials, 1), 1_000_000),
             default=trials,
             show_default=True,
-            help="Independent draws." if trials else "Simulate so many trials as well.",
+            help="Independent draws." if trials else "Also simulate this many trials.",
         ),
         click.option(
-            "--seed", type=int, default=0, show_default=True, help="Seed of the random numbers."
+            "--seed",
+            type=click.IntRange(min=0),
+            default=0,
+            show_default=True,
+            help="Seed of the random numbers.",
         ),
         click.option(
             "--jobs", "--n-jobs", type=int, default=1, show_default=True, help="Processes."
@@ -287,7 +293,7 @@ def correlation_from(
     *,
     length: int | None,
     prefix: int | None,
-    within: float,
+    within: float | None,
     autoregressive: float | None,
     spiked: float | None,
     direction: str | None,
@@ -309,15 +315,27 @@ def correlation_from(
         raise click.UsageError(f"{' and '.join(chosen)} exclude each other; give one of them.")
     if (spiked is None) != (direction is None):
         raise click.UsageError("--spiked and --direction belong together; give both or neither.")
+    if within is not None and set(chosen) - {"--prefix"}:
+        raise click.UsageError(f"--within belongs to --prefix, and excludes {chosen[0]}.")
     if correlation is not None:
-        return check_correlation(numbers("correlation", correlation, ndim=2))
+        R = check_correlation(numbers("correlation", correlation, ndim=2))
+        return _of_length(R, length, "--correlation")
     if spiked is not None and direction is not None:
-        return al.spiked_correlation(spiked, numbers("direction", direction))
+        R = al.spiked_correlation(spiked, numbers("direction", direction))
+        return _of_length(R, length, "--direction")
     given = None if isinstance(weights, str) else len(weights)
     L = next(n for n in (length, given, 20) if n is not None)
     if autoregressive is not None:
         return al.autoregressive_correlation(L, autoregressive)
-    return al.prefix_correlation(L, min(5, L) if prefix is None else prefix, within)
+    prefix = min(5, L) if prefix is None else prefix
+    return al.prefix_correlation(L, prefix, 1.0 if within is None else within)
+
+
+def _of_length(R: Array, length: int | None, option: str) -> Array:
+    """Return R, unless another length was asked for."""
+    if length not in (None, len(R)):
+        raise click.UsageError(f"--length is {length}, but {option} has {len(R)} positions.")
+    return R
 
 
 def pooling_weights(text: str, name: str = "weights") -> str | Array:

@@ -373,7 +373,8 @@ def _described_correlation(settings: dict[str, Any], length: int) -> dict[str, A
     if settings["autoregressive"] is not None:
         return {"kind": "autoregressive", "A": settings["autoregressive"], "length": length}
     prefix = min(5, length) if settings["prefix"] is None else settings["prefix"]
-    return {"kind": "prefix", "prefix": prefix, "within": settings["within"], "length": length}
+    within = 1.0 if settings["within"] is None else settings["within"]
+    return {"kind": "prefix", "prefix": prefix, "within": within, "length": length}
 
 
 def _listed(value: Any) -> str:

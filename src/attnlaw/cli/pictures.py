@@ -2,6 +2,7 @@
 
 import secrets
 import signal
+import socket
 import sys
 import threading
 import webbrowser
@@ -27,7 +28,7 @@ Examples:
   attnlaw reproduce --quick
   attnlaw reproduce bulk alignment --out my-figures --jobs 1
 
-A run that was stopped goes on where it was when started again with the same options.
+An interrupted run resumes when it is started again with the same options.
 """
 
 
@@ -43,12 +44,13 @@ A run that was stopped goes on where it was when started again with the same opt
 @click.option(
     "--quick",
     is_flag=True,
-    help="Small sizes and few trials: two minutes in place of four, on two cores.",
+    help="Small sizes and few trials: two minutes instead of four, on two cores.",
 )
 @click.option(
     "--jobs", type=int, default=2, show_default=True, help="Number of processes, one figure each."
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True,
+              help="Seed of the random numbers.")  # fmt: skip
 @click.option(
     "--table",
     type=click.Path(exists=True, path_type=Path),
@@ -154,7 +156,7 @@ class _progress:
         if kind is KeyboardInterrupt:
             click.echo(
                 f"Stopped; the figures done so far are kept in {self.out}. "
-                "Start the same command again to go on.",
+                "Run the same command again to resume.",
                 err=True,
             )
 
@@ -179,7 +181,7 @@ Examples:
 @click.option(
     "--token",
     envvar="ATTNLAW_TOKEN",
-    help="What visitors must give.  [default: nothing here, a random one beyond this machine]",
+    help="Access token of visitors.  [default: none here, a random one beyond this machine]",
 )
 @click.option("--no-browser", is_flag=True, help="Do not open a browser.")
 def explore(host: str, port: int, token: str | None, no_browser: bool) -> None:
@@ -198,6 +200,8 @@ def explore(host: str, port: int, token: str | None, no_browser: bool) -> None:
         server = serve(host, port, token or None)
     except OSError as error:
         reason = error.strerror or str(error)
+        if isinstance(error, socket.gaierror):
+            raise ValueError(f"--host must be an address of this machine, got {host!r}.") from None
         raise ValueError(
             f"port {port} of {host} cannot be used ({reason}); choose another with --port."
         ) from None

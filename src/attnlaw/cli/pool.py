@@ -68,14 +68,16 @@ MOST_TEXTS = 20_000  # as many as `advise_pooling` looks at
     type=FOLDER,
     help="Folder for pool.html, pool.json and the fitted pooling (or weights.npy and a picture).",
 )
-@click.option("--folds", type=click.IntRange(2, 50), default=4, show_default=True)
+@click.option("--folds", type=click.IntRange(2, 50), default=4, show_default=True,
+              help="Parts of the cross-validation.")  # fmt: skip
 @click.option(
     "--max-length",
     type=click.IntRange(min=2),
     default=None,
     help="Tokens at which longer sequences are cut.  [default: 128 of texts, 512 of arrays]",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True,
+              help="Seed of the random numbers.")  # fmt: skip
 @json_option
 def command(
     data: Path,

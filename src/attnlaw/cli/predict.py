@@ -105,7 +105,7 @@ def _picture(model: al.PooledSequences, axis: str) -> Any:
 
     if model.shape:
         return plot_alignment(model, over=axis)
-    return plot_outlier(al.predict(model), plot_law(al.law(model)))
+    return plot_outlier(al.predict(model), plot_law(al.law(model), label="law"))
 
 
 PLAN_EPILOG = """\b
@@ -118,7 +118,7 @@ Examples:
 
 @click.command(epilog=PLAN_EPILOG)
 @click.option(
-    "--squared-overlap", type=float, default=0.8, show_default=True, help="What is wanted."
+    "--squared-overlap", type=float, default=0.8, show_default=True, help="Target squared overlap."
 )
 @click.option("--dimension", type=DIMENSION, help="d, to give numbers of samples and tokens.")
 @model_options
@@ -131,10 +131,10 @@ def plan(
     as_json: bool,
     **settings: Any,
 ) -> None:
-    """Find the samples, vocabulary or signal that a wanted overlap takes.
+    """Find the samples, vocabulary or signal needed for a given overlap.
 
-    Each need is found with everything else as the options say; what cannot be reached is null
-    in JSON, empty in CSV. With --zipf also what the best token weights bring.
+    Each is found with everything else as the options say; what cannot be reached is null in
+    JSON, empty in CSV. With --zipf also the overlap under the best token weights.
     """
     model = model_from(**settings)
     for name in SYMBOLS:
@@ -224,10 +224,12 @@ def simulate(
     as_json: bool,
     **settings: Any,
 ) -> None:
-    """Simulate pooled sequences, and set the observation beside the prediction.
+    """Simulate pooled sequences, and compare the observation with the prediction.
 
     Standard errors are those of the mean over trials; a z-score beyond 5 in size says that
-    prediction and observation disagree by more than chance (or that the dimension is small).
+    prediction and observation differ by more than chance. Predictions are limits: the largest
+    eigenvalue of the noise lies below the edge by a relative amount of order d^(-2/3), so that
+    bulk_edge and mean_eigenvalue have large z-scores at small dimensions.
     """
     from attnlaw.comparison import compare_results
 
@@ -237,6 +239,10 @@ def simulate(
         if settings["zipf"] is not None and np.ndim(delta) == 0 and delta > 0:
             settings["vocab_size"] = max(2, round(dimension / delta))
     model = model_from(**settings)
+    for name in ("vocab_ratio", "sample_ratio"):
+        if np.ndim(getattr(model, name)):
+            option = "--" + name.replace("_", "-")
+            raise click.UsageError(f"{option} must be a single number in a simulation.")
     sizes = model.sizes(dimension)
     dimension = sizes.dimension
     predicted: dict[str, Any] = {"spike": al.predict(model)}
@@ -305,11 +311,11 @@ Examples:
 
 @click.command(epilog=WARMUP_EPILOG)
 def warmup() -> None:
-    """Compile the loops of simulations now, once, in place of later.
+    """Compile the simulation loops now instead of when first needed.
 
-    Simulations that take long are compiled by numba (the extra `fast`) the first time that one
-    runs, for about half a minute of one core; what was compiled is kept on disk. Short ones do
-    without.
+    Long simulations are compiled by numba (the extra `fast`) the first time that one runs, which
+    takes about half a minute of one core; the result is kept on disk. Short ones are not
+    compiled.
     """
     require("numba", extra="fast", purpose="attnlaw warmup")
     samplings: tuple[Sampling, ...] = ("token", "gaussian")

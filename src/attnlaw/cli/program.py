@@ -26,6 +26,11 @@ SPELLED = {
     "class_shares": "--shares",
     "exponent": "--zipf",
     "a": "--smoothing",
+    "coefficient": "--autoregressive",
+    "strength": "--spiked",
+    "ratio": "--mp",
+    "variance": "--semicircle",
+    "goal": "--for",
 }
 """Options whose names differ from the arguments that they set."""
 
@@ -123,6 +128,7 @@ class Program(click.Group):
     def main(self, *args: Any, **settings: Any) -> NoReturn:
         """Run the command line and exit."""
         settings["standalone_mode"] = False
+        given = next((a for a in (*args, settings.get("args")) if a is not None), None)
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):  # a terminal without ᵀ shows a question mark
                 stream.reconfigure(errors="replace")
@@ -132,7 +138,7 @@ class Program(click.Group):
                 warnings.simplefilter("default", UserWarning)  # RegimeWarning among them
                 # deprecations of packages, also those that are user warnings as well
                 warnings.simplefilter("ignore", DeprecationWarning)
-                warnings.showwarning = _show_warning
+                warnings.showwarning = _Notes()
                 _show_logs()
                 code = super().main(*args, **settings)
             if sys.stdout is None:
@@ -140,7 +146,7 @@ class Program(click.Group):
             sys.stdout.flush()
             sys.exit(code if isinstance(code, int) else 0)
         except click.ClickException as error:
-            _fail(_with_suggestion(error.format_message()), BAD_INPUT)
+            _fail(self._as_typed(_with_suggestion(error.format_message()), given), BAD_INPUT)
         except (KeyboardInterrupt, click.Abort):
             _fail("interrupted", INTERRUPTED)
         except BrokenPipeError:  # the reader (head, less) has seen enough
@@ -155,12 +161,12 @@ class Program(click.Group):
         except OSError as error:
             _fail(_file_trouble(error), BAD_INPUT)
         except (ValueError, TypeError, ArithmeticError, RuntimeError) as error:
-            arguments = next((a for a in (*args, settings.get("args")) if a is not None), None)
-            _fail(self._as_typed(str(error), arguments), BAD_INPUT)
+            _fail(self._as_typed(str(error), given), BAD_INPUT)
 
     def _as_typed(self, message: str, arguments: Sequence[str] | None) -> str:
         """Call the argument that a sentence of the library begins with by its option."""
-        words = sys.argv[1:] if arguments is None else arguments
+        typed_words = sys.argv[1:] if arguments is None else arguments
+        words = [w.partition("=")[0] if w.startswith("--") else w for w in typed_words]
         name = next((word for word in words if word in self.summaries), None)
         found = re.match(r"(\w+) must be ", message)
         if name is None or found is None:
@@ -171,7 +177,7 @@ class Program(click.Group):
             typed = next((flag for flag in option.opts if flag in words), option.opts[0])
             spelled |= {flag.strip("-").replace("-", "_"): typed for flag in option.opts}
             spelled |= {f"n_{option.name}": typed}  # n_jobs is --jobs
-        spelled |= {k: v for k, v in SPELLED.items() if v in spelled.values()}
+        spelled |= {k: v for k, v in SPELLED.items() if v in spelled.values() and v in words}
         return spelled.get(found[1], found[1]) + message[found.end(1) :]
 
 
@@ -202,9 +208,17 @@ def _fail(message: str, code: int) -> NoReturn:
     sys.exit(code)
 
 
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    """Show a warning as a remark, without the line of code that it comes from."""
-    say("attnlaw: note: " + " ".join(str(message).split()), err=True)
+class _Notes:
+    """Shows warnings as remarks, each once, without the line of code that it comes from."""
+
+    def __init__(self) -> None:
+        self.shown = set[str]()
+
+    def __call__(self, message: Warning | str, *_: Any, **__: Any) -> None:
+        text = " ".join(str(message).split())
+        if text not in self.shown:
+            say("attnlaw: note: " + text, err=True)
+        self.shown.add(text)
 
 
 class _Remarks(logging.Handler):

@@ -110,7 +110,7 @@ def _resumable(ctx: click.Context, bar: RunBar, unit: str) -> Iterator[None]:
     "--out",
     type=FOLDER,
     required=True,
-    help="Directory of the store: a new one, or one to go on with.",
+    help="Directory of the store: a new one, or one to resume.",
 )
 @_worker_options
 @json_option
@@ -127,9 +127,9 @@ def command(
     """Observe every model of the grid that the TOML file GRID describes.
 
     The results are a labelled dataset, DIRECTORY/results.nc, with observations and predictions
-    side by side. Killed at any moment, the same command goes on where it stopped, and ends with
-    the same results as if nothing had happened. A bar shows the time left; where there is no
-    terminal, a line every minute does.
+    side by side. A sweep that was killed at any moment is resumed by the same command, and ends
+    with the same results as if it had not been. A bar shows the time left; where there is no
+    terminal, a line is printed every minute.
     """
     from attnlaw.sweeps import load_sweep, run_sweep
 
@@ -212,22 +212,36 @@ Examples:
     "--out",
     type=FOLDER,
     required=True,
-    help="Directory of the pass: a new one, or one to go on with.",
+    help="Directory of the pass: a new one, or one to resume.",
 )
 @click.option("--table", type=FILE, help="Embeddings of the tokens.")
 @click.option("--sif", metavar="NUMBERS", help="Values a of smooth inverse frequency.")
 @click.option("--column", default="tokens", show_default=True, help="Where the lists are.")
 @click.option("--label", metavar="COLUMN", help="Column with the class of each row.")
-@click.option("--max-length", type=click.IntRange(min=1), default=512, show_default=True)
-@click.option("--vocab-size", type=click.IntRange(min=1), help="Of ids without a table.")
+@click.option(
+    "--max-length",
+    type=click.IntRange(min=1),
+    default=512,
+    show_default=True,
+    help="Number of tokens to which longer sequences are cut.",
+)
+@click.option(
+    "--vocab-size", type=click.IntRange(min=1), help="Number of tokens, for ids without a table."
+)
 @click.option(
     "--pairs",
     type=click.IntRange(min=0),
     default=0,
-    help="Count pairs among so many of the most frequent tokens.",
+    help="Count pairs among this many of the most frequent tokens.",
 )
-@click.option("--double", is_flag=True, help="Double precision in place of single.")
-@click.option("--components", type=click.IntRange(min=1), default=8, show_default=True)
+@click.option("--double", is_flag=True, help="Double precision instead of single.")
+@click.option(
+    "--components",
+    type=click.IntRange(min=1),
+    default=8,
+    show_default=True,
+    help="Number of leading components to report.",
+)
 @_worker_options
 @json_option
 @click.pass_context
@@ -252,9 +266,9 @@ def corpus(
     """Count tokens and find the covariance of pooled sequences in one pass over FILES.
 
     FILES are .npy, .parquet, .arrow or .jsonl files, or Zarr folders, with token ids or with
-    vectors, and need not fit in memory. Killed at any moment, the same command goes on where it
-    stopped. What is found is written to DIRECTORY/statistics.npz, which `attnlaw pool --corpus`
-    and `attnlaw table --corpus` read.
+    vectors, and need not fit in memory. A pass that was killed at any moment is resumed by the
+    same command. The statistics are written to DIRECTORY/statistics.npz, which `attnlaw pool
+    --corpus` and `attnlaw table --corpus` read.
     """
     from attnlaw.sweeps import corpus_statistics
 
