@@ -262,7 +262,7 @@ def check_subsets(
 
     Notes
     -----
-    Derived in docs/theory/tables.md, "A check that can fail".
+    Derived in docs/theory/tables.md, "The held-out check".
 
     The other rows give the population spectrum τ and the row scales r; the law of
     both at δ' = d/V' ≫ δ is far from what the table itself shows, so the comparison can fail.
