@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 import click
+import pytest
 
 import attnlaw as al
 from attnlaw.cli import COMMANDS, main
@@ -130,3 +131,9 @@ def test_lowest_versions_are_those_declared():
     for name, pin in pins.items():
         floor, pinned = ([*map(int, v.split(".")), 0, 0][:3] for v in (floors[name], pin))
         assert pinned == floor, f"{name}: {pin} is not the lowest of >={floors[name]}"
+
+
+def test_a_misspelt_name_of_the_package_is_answered_with_the_nearest():
+    with pytest.raises(AttributeError, match=r"no attribute 'predcit' \(did you mean 'predict'\?"):
+        al.predcit  # noqa: B018
+    assert not hasattr(al, "__wrapped__")

@@ -87,3 +87,12 @@ def test_the_nearest_choice_is_suggested():
         al.PooledSequences(**MODEL.to_dict() | {"weights": "optmal"})
     with pytest.raises(ValueError, match=r"'gaussian', got 'xyz'\.$"):
         al.PooledSequences(**MODEL.to_dict() | {"sampling": "xyz"})
+
+
+def test_findings_about_data_have_a_short_form():
+    rows = np.random.default_rng(0).standard_normal((300, 30))
+    report = al.diagnostics.inspect_table(rows, rng=0)
+    assert len(repr(report)) < 900
+    assert report._repr_html_().startswith("<table>")
+    found = al.pooled_covariance(rows)
+    assert repr(found) == "PooledCovariance(mean=<30 values>, covariance=<30×30>, n_samples=300)"

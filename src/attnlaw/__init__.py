@@ -20,4 +20,18 @@ __version__ = "0.2.0"
 
 # A name is imported when it is first used, so that `import attnlaw` and `attnlaw --help` take no
 # time. The names are listed in __init__.pyi, for readers and type checkers as for this line.
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_lazy, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name; a misspelt one is answered with the nearest."""
+    try:
+        return _lazy(name)
+    except AttributeError:
+        if name in __all__:
+            raise
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, __all__, n=1)
+    hint = f" (did you mean {near[0]!r}?)" if near and not name.startswith("_") else ""
+    raise AttributeError(f"module 'attnlaw' has no attribute {name!r}{hint}")

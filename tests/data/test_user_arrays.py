@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 
 import attnlaw as al
 from attnlaw.data.covariance import pooled_covariance
-from attnlaw.data.user_arrays import as_sequences, presence, remaining_weights
+from attnlaw.data.user_arrays import as_sequences, padded, presence, remaining_weights
 from attnlaw.estimators.pooling import pool_sequences
 
 T = np.arange(24.0).reshape(4, 2, 3)
@@ -70,3 +70,8 @@ def test_remaining_weights_keep_their_sum_of_absolute_values():
 def test_weights_that_miss_every_token_of_a_row_are_rejected():
     with pytest.raises(ValueError, match=r"^weights must be different from zero .* row 3'\.$"):
         remaining_weights(np.array([1.0, 0.0]), np.array([[True, False], [False, True]]), first=2)
+
+
+def test_a_text_is_no_list_of_sequences():
+    with pytest.raises(ValueError, match="sequences must be an array, or a list of arrays, got"):
+        padded("a path or a text")

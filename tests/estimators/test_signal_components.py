@@ -366,3 +366,15 @@ def test_short_sequences_in_a_corpus_are_said():
     found = signal_components(corpus_statistics(ids, table))
     assert [artefact.kind for artefact in found.artefacts] == ["constant columns", "unequal rows"]
     assert "3 to 9 tokens" in found.artefacts[1].message
+
+
+def test_tensors_with_gradients_are_taken():
+    torch = pytest.importorskip("torch")
+    rows = np.random.default_rng(0).standard_normal((60, 8))
+    tensor = torch.tensor(rows, requires_grad=True)
+    np.testing.assert_array_equal(
+        al.signal_components(tensor).test.p_values, al.signal_components(rows).test.p_values
+    )
+    values = np.linalg.eigvalsh(rows.T @ rows / 60)
+    tested = al.outlier_test(torch.tensor(values, requires_grad=True), n_samples=60)
+    np.testing.assert_array_equal(tested.p_values, al.outlier_test(values, n_samples=60).p_values)

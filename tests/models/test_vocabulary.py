@@ -123,3 +123,10 @@ def test_an_odd_number_of_tokens_is_kept():
         vocabulary=words,
     )
     assert model.sizes() == (30, 3, 60)
+
+
+def test_sequences_of_unequal_length_are_counted():
+    words = al.Vocabulary.from_tokens([[5, 9], [5], [], [7, -1]])
+    assert_allclose(words.frequencies, [0.5, 0.25, 0.25], rtol=1e-15)
+    with pytest.raises(ValueError, match="tokens must be at least two token ids, got"):
+        al.Vocabulary.from_tokens([])

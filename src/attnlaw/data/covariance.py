@@ -42,6 +42,10 @@ class PooledCovariance:
     covariance: NDArray[np.float64]  # S, shape (dimension, dimension)
     n_samples: int  # N
 
+    def __repr__(self) -> str:
+        d, N = len(self.mean), self.n_samples
+        return f"PooledCovariance(mean=<{d} values>, covariance=<{d}×{d}>, n_samples={N})"
+
 
 class CovarianceAccumulator:
     """Mean and covariance of rows that arrive in blocks, in any number and any order.

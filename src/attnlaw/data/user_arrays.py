@@ -196,6 +196,8 @@ def padded(sequences: Any) -> tuple[Any, NDArray[np.bool_] | None]:
     if dtype is not None and getattr(dtype, "kind", "f") != "O":
         return converted("sequences", sequences), None
     try:
+        if isinstance(sequences, str | bytes):
+            raise TypeError
         parts = [converted("sequences", part) for part in sequences]
     except TypeError:
         raise invalid_argument("sequences", "an array, or a list of arrays", sequences) from None

@@ -22,6 +22,7 @@ from attnlaw.diagnostics.table_noise import (
 from attnlaw.estimators.outliers import outlier_test
 from attnlaw.laws.separable import SeparableLaw
 from attnlaw.models import effective_vocabulary
+from attnlaw.results import Record
 
 __all__ = [
     "TableOutlier",
@@ -52,7 +53,7 @@ class TableOutlier:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableReport:
+class TableReport(Record):
     """What an embedding table holds: noise, outliers, and whether the law describes it."""
 
     source: str

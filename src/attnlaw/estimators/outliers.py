@@ -16,6 +16,7 @@ from attnlaw._checks import (
     refuse_extremes,
     scalar,
 )
+from attnlaw.data.user_arrays import converted
 from attnlaw.estimators.edge_test import (
     SPACINGS,
     EdgeTest,
@@ -51,10 +52,7 @@ TOKENS_ALIKE = (
     "token that is more frequent or longer than the rest can be such a component: pass "
     "token_frequencies."
 )
-TOO_FEW = (
-    "fewer than four eigenvalues above 0 cannot tell an unknown number of tokens from a signal: "
-    "pass n_tokens."
-)
+TOO_FEW = "fewer than four eigenvalues above 0 cannot tell unknown V from a signal: pass n_tokens."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +159,8 @@ def outlier_test(
     >>> found.noise, found.n_signals, round(found.vocab_ratio, 2)
     ('tokens', 1, 0.0)
     """
-    values = np.sort(real_array("eigenvalues", eigenvalues, ndim=1))[::-1]
+    values = converted("eigenvalues", eigenvalues)
+    values = np.sort(real_array("eigenvalues", values, ndim=1))[::-1]
     d, N = len(values), count("n_samples", n_samples, at_least=2)
     if d == 0 or values[0] <= 0 or values[-1] < -1e-6 * values[0]:
         raise invalid_argument("eigenvalues", "not negative, and not all zero", values.tolist())

@@ -19,6 +19,7 @@ from attnlaw._checks import (
 )
 from attnlaw.data.corpus_statistics import CorpusStatistics
 from attnlaw.data.covariance import CovarianceAccumulator
+from attnlaw.data.user_arrays import converted
 
 __all__ = [
     "SampleSpectrum",
@@ -47,7 +48,7 @@ UNEQUAL_COLUMNS = 3.0  # standard deviations from which columns are taken to dif
 def checked_rows(pooled: Any) -> NDArray[Any]:
     """Return rows of finite float32 or float64 numbers."""
     refuse_masked("pooled", pooled)
-    X = np.asarray(pooled)
+    X = np.asarray(converted("pooled", pooled))
     if X.ndim != 2 or X.dtype.kind not in "fiu" or not X.size:
         raise invalid_argument("pooled", "an array of real numbers with 2 axes", X)
     look_at_part("pooled", X)

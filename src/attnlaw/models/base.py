@@ -158,10 +158,9 @@ class PooledModel(Model[Answer]):
         """Return δ and γ, checked to be single numbers, as `what` asks for."""
         shapes = np.shape(self.vocab_ratio), np.shape(self.sample_ratio)
         if any(shapes):
-            raise invalid_argument(
-                "vocab_ratio and sample_ratio",
-                f"single numbers when {what} asked for",
-                f"shapes {shapes[0]} and {shapes[1]}",
+            raise ValueError(
+                f"vocab_ratio and sample_ratio must be single numbers when {what} asked for, "
+                f"got arrays of shapes {shapes[0]} and {shapes[1]}."
             )
         return float(self.vocab_ratio), float(self.sample_ratio)
 

@@ -142,8 +142,9 @@ class Vocabulary(Record):
         Parameters
         ----------
         tokens : array of int, path, several paths, Corpus, or CorpusStatistics
-            Token ids of any shape; ids below 0 are padding. Files, memory maps and Dask arrays
-            are counted chunk by chunk (see `attnlaw.data.corpora`) and need not fit in memory.
+            Token ids of any shape, or sequences of unequal length; ids below 0 are padding.
+            Files, memory maps and Dask arrays are counted chunk by chunk (see
+            `attnlaw.data.corpora`) and need not fit in memory.
             What a pass has counted already is taken as it is, also from its statistics.npz.
 
         Examples
@@ -161,7 +162,12 @@ class Vocabulary(Record):
             )
             return cls(frequencies=counts[counts > 0].astype(np.float64))
         refuse_masked("tokens", tokens)
-        ids = np.asarray(tokens)
+        try:
+            ids = np.asarray(tokens)
+        except ValueError:  # sequences of unequal length
+            ids = np.concatenate([np.ravel(row) for row in tokens if np.size(row)])
+        if not ids.size:
+            raise invalid_argument("tokens", "at least two token ids", tokens)
         if ids.dtype.kind not in "iu":
             raise invalid_argument("tokens", "made of whole numbers", tokens)
         _, counts = np.unique(ids[ids >= 0], return_counts=True)
