@@ -8,8 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.special import jn_zeros
 
 from attnlaw.laws import CausalLaw, CausalProfile, CausalProfileLaw
-from attnlaw.laws._engine.windows import WindowEquations
-from attnlaw.laws.causal_equations import CausalEquations
+from attnlaw.laws.causal_equations import CausalEquations, WindowEquations
 from attnlaw.laws.causal_profile import token_bins
 
 

@@ -9,32 +9,34 @@ and the same for columns. T C Tᵀ is the covariance of a random walk with incre
 decays by e^{−m} a step, and the inverse conditions it on observations of precision
 −R_i/(ℓ_i N_k): both diagonals are those of a Kalman smoother, in O(n) steps (`CausalEquations`).
 Tokens are taken in bins, whose first (m+1)/2m of increments come before the bin's observation,
-which counts the pairs j ≤ i of a bin exactly. With a window there is no such recursion, and
-inverses are taken over bins (`_engine.windows`). Derived in docs/theory/causal-heads.md,
-"A random walk under observation".
+which counts the pairs j ≤ i of a bin exactly (`_engine.bin_chain`). With a window the rows have no
+state that a recursion could carry, and inverses are taken over bins (`WindowEquations`). Derived
+in docs/theory/causal-heads.md, "A random walk under observation".
 """
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw._checks import Complexes
-from attnlaw.laws._engine.bin_chain import Ladders, solve_chain
+from attnlaw._checks import Complexes, Floats
+from attnlaw.laws._engine.bin_chain import BinChain, Ladders, solve_chain
 from attnlaw.laws.attention import causal_resolvents
 from attnlaw.laws.profile import real_products
 
 if TYPE_CHECKING:
     from attnlaw.laws.causal_profile import CausalProfile
 
-__all__ = ["CausalEquations", "recur"]
+__all__ = ["CausalEquations", "WindowEquations", "pair_means"]
 
 Bools = NDArray[np.bool_]
-Inexact = NDArray[np.complexfloating[Any, Any]]  # of any precision
 
 _TOLERANCE = 1e-5  # of the last Newton step
 _SMALL = 0.4
 _MOST_ATTEMPTS = 40
+_MOST_KRYLOV = 60
+_KRYLOV_TOLERANCE = 1e-3
 
 # The GNU C library returns freed memory beyond twice the largest block that was ever freed. Free a
 # large one: or else each Newton step has its temporaries mapped anew, a third of its time.
@@ -55,10 +57,7 @@ class CausalEquations:
         self.m, self.sizes = profile.bins, profile.sizes
         self.places = profile.places / self.m.sum()
         self.share, self.empty = profile.shares
-        # increments before and after a bin's observation, and what is left of the walk after them
-        before, after = (self.m + 1) / 2, (self.m - 1) / 2
-        self.first, self.rest = profile.decayed(before), profile.decayed(after)
-        self.kept, self.kept_after = np.exp(-2 * profile.slope * np.array([before, after]))
+        self.chain = BinChain(profile)
         self.noise = profile.noise / self.unit
         self.wr, self.wc = profile.row_weights, profile.column_weights
         self.k = 1 / profile.latent_dimensions
@@ -192,53 +191,8 @@ class CausalEquations:
         rows, columns = real_products(self.A, ladders.rows), real_products(self.G, ladders.columns)
         return -1 / (w + self.h * rows), -1 / (w + columns)
 
-    def _ladders(self, unknowns: Complexes, *, slopes: bool = True) -> Ladders:
-        """Run the smoother forward and back through the bins, with derivatives if asked for."""
-        R, C = unknowns
-        k = self.k[:, None] + 0j
-        m, size, first, rest, keep, keep2 = (
-            a[:, None, None].astype(np.complex128)  # NumPy multiplies equal types faster
-            for a in (self.m, self.sizes, self.first, self.rest, self.kept, self.kept_after)
-        )
-        o_rate, f, g, size = -m / size, first / m, rest / m, 1 / size
-        c1, c2, o = first * C, rest * C, o_rate * R
-        ko, kc1, kc2 = k * o, k * c1, k * c2
-        p1, J, J1 = np.empty((3, *R.shape), dtype=np.complex128)
-        # p before a bin's observation from that in the bin before: κp/(1 + kop) + what is added
-        kept: Complexes = keep[1:] * keep2[:-1]
-        p1[0] = c1[0]
-        recur(p1, ko[:-1] / kept, 1 / kept, keep[1:] * c2[:-1] + c1[1:])
-        J1[-1] = o[-1]
-        rate = (kc1[1:] + keep[1:] * kc2[:-1]) / kept
-        recur(J1[::-1], rate[::-1], 1 / kept[::-1], o[-2::-1])
-        J[-1] = 0
-        J[:-1] = keep[1:] * J1[1:] / (1 + kc1[1:] * J1[1:])
-        shrink = 1 / (1 + ko * p1)
-        p3 = keep2 * p1 * shrink + c2
-        d1, d3 = 1 / (1 + k * J1 * p1), 1 / (1 + k * J * p3)
-        rows, columns = p1 * d1 * size, -(f * J1 * d1 + g * J * d3)
-        if not slopes:
-            return Ladders(rows, columns)
-        fade, out = 1 / (1 + kc2 * J), 1 / (1 + kc1 * J1)
-        # by (R, C, p, J): p1 by (0, first, keep, 0), p3 and J1 as follows
-        s2, f2, d12, d32, out2 = keep2 * shrink**2, keep2 * fade**2, d1**2, d3**2, keep * out**2
-        p3_R, p3_C, p3_p = -k * p1**2 * s2 * o_rate, s2 * first + rest, s2 * keep
-        J1_C = -k * J**2 * f2 * rest
-        row_p, row_J = d12 * size, -k * p1**2 * d12 * size
-        col_p, col_J, end_p = k * J1**2 * d12 * f, -d12 * f, k * J**2 * d32 * g
-        return Ladders(
-            rows=rows,
-            columns=columns,
-            rows_by=(row_J * o_rate, row_p * first + row_J * J1_C, row_p * keep, row_J * f2),
-            columns_by=(
-                col_J * o_rate + end_p * p3_R,
-                col_p * first + col_J * J1_C + end_p * p3_C,
-                col_p * keep + end_p * p3_p,
-                col_J * f2 - d32 * g,
-            ),
-            walk_by=(p3_R, p3_C, p3_p),
-            information_by=(out2 * o_rate, out2 * J1_C - k * J1**2 * out2 * first, out2 * f2),
-        )
+    def _ladders(self, unknowns: Complexes, *, slopes: bool = True) -> Any:
+        return self.chain.smoothed(*unknowns, slopes=slopes)
 
     def newton(self, unknowns: Complexes, w: Complexes) -> tuple[Complexes, Complexes]:
         """Return Newton's step and the residual."""
@@ -273,13 +227,123 @@ def _extrapolated(
     return np.asarray(np.where(np.isfinite(guess) & (guess.imag > 0), guess, nearest))
 
 
-def recur(x: Inexact, rates: Inexact, constants: Inexact, added: Inexact) -> None:
-    """Fill x with x_{b+1} = x_b/(rate_b x_b + constant_b) + added_b, from the first on."""
-    below = np.empty_like(x[0])
-    for here, there, rate, constant, more in zip(
-        x[:-1], x[1:], rates, constants, added, strict=True
-    ):
-        np.multiply(rate, here, out=below)
-        below += constant
-        np.divide(here, below, out=below)
-        np.add(below, more, out=there)
+def pair_means(values: Floats, bins: Floats) -> Floats:
+    """Mean of f(i − j) over the pairs of tokens of two bins (B × B), f given at lags 0 … n − 1.
+
+    Sums over pairs are second differences of the twice summed values.
+
+    Examples
+    --------
+    >>> pair_means(np.ones(3), np.array([1.0, 2.0]))      # the pairs j ≤ i
+    array([[1.  , 0.  ],
+           [1.  , 0.75]])
+    """
+    n = values.size
+    once = np.concatenate([np.zeros(n + 2), np.cumsum(values)])
+    twice = np.cumsum(once)
+    ends = np.cumsum(bins).astype(int)
+    starts = ends - bins.astype(int)
+
+    def up_to(i: NDArray[np.int_], j: NDArray[np.int_]) -> Floats:
+        return np.asarray(twice[i[:, None] - j + n + 1])
+
+    sums = up_to(ends, starts) - up_to(starts, starts) - up_to(ends, ends) + up_to(starts, ends)
+    return np.asarray(sums / (bins[:, None] * bins))
+
+
+class _DenseLadders(NamedTuple):
+    """Diagonals of the inverses over bins, and their derivatives in q and c (P, K, B, B)."""
+
+    rows: Complexes
+    columns: Complexes
+    rows_by: tuple[Complexes, Complexes]  # by q, c
+    columns_by: tuple[Complexes, Complexes]
+
+
+class WindowEquations(CausalEquations):
+    """The same equations with a window, densely over bins.
+
+    The linear systems of Newton's method are solved by generalised minimal residuals: a product
+    with the derivative takes B² operations for B bins, a factorisation of it B³.
+
+    F₁ and F₂ are the means of √ℓ M and of its square over pairs of bins. With q = mR/ℓ and c = mC,
+    for the m tokens of a bin together, X = (1 − F₁cF₁ᵀq/N)⁻¹F₁ and Z = XcF₁ᵀ, rows have
+    (Z_II − (F₁cF₁ᵀ)_II + (F₂c)_I)/ℓ_I: the pairs of tokens of the first order exactly, all others
+    by their means.
+    """
+
+    def __init__(self, profile: "CausalProfile") -> None:
+        super().__init__(profile)
+        self.F1, self.F2 = profile.pair_means(1), profile.pair_means(2)
+
+    def _ladders(self, unknowns: Complexes, *, slopes: bool = True) -> Any:
+        R, C = unknowns.transpose(0, 3, 2, 1)  # (P, K, B)
+        q, c = R * (self.m / self.sizes), C * self.m
+        F1, F2 = self.F1, self.F2
+        shape = (*q.shape, self.m.size)
+        X = np.empty(shape, dtype=np.complex128)
+        X[:] = F1
+        Z = np.zeros(shape, dtype=np.complex128)
+        W = np.zeros(shape, dtype=np.complex128)
+        for k in np.flatnonzero(self.k):
+            S = (F1 * c[:, k, None]) @ F1.T
+            system = np.eye(self.m.size) - S * (self.k[k] * q[:, k, None])
+            X[:, k] = np.linalg.solve(system, np.broadcast_to(F1, S.shape))
+            Z[:, k] = (X[:, k] * c[:, k, None]) @ F1.T - S
+            W[:, k] = F1.T @ (q[:, k, :, None] * (X[:, k] - F1))
+        size = self.sizes
+        rows = (np.diagonal(Z, axis1=2, axis2=3) + c @ F2.T) / size
+        columns = np.diagonal(W, axis1=2, axis2=3) + q @ F2
+        k4 = self.k[:, None, None]
+        squares = np.asarray(X**2 + (F2 - F1**2), dtype=np.complex128)
+        full: Complexes = Z + (F1 * c[:, :, None]) @ F1.T
+        back: Complexes = W + F1.T @ (q[..., None] * F1)
+        return _DenseLadders(
+            rows=rows.transpose(2, 1, 0),
+            columns=columns.transpose(2, 1, 0),
+            rows_by=(k4 * full**2 / size[:, None], squares / size[:, None]),
+            columns_by=(squares.swapaxes(2, 3), k4 * back**2),
+        )
+
+    def _linear(self, ladders: Any, R: Complexes, C: Complexes, sides: Complexes) -> Complexes:
+        MR, MC = self._means(R, C)
+
+        def change(x: Complexes) -> Complexes:
+            dR, dC = x.transpose(0, 3, 2, 1)
+            q, c = (dR * (self.m / self.sizes))[..., None], (dC * self.m)[..., None]
+            by, back = ladders.rows_by, ladders.columns_by
+            rows = (by[0] @ q + by[1] @ c)[..., 0].transpose(2, 1, 0)
+            columns = (back[0] @ q + back[1] @ c)[..., 0].transpose(2, 1, 0)
+            out = np.stack([(MR * rows[:, None]).sum(axis=2), (MC * columns[:, None]).sum(axis=2)])
+            return np.asarray(x - out)
+
+        return _gmres(change, sides)
+
+
+def _gmres(apply: Callable[[Complexes], Complexes], sides: Complexes) -> Complexes:
+    """Solve apply(x) = sides for each point (last axis) by generalised minimal residuals."""
+
+    def inner(a: Complexes, b: Complexes) -> Complexes:
+        return np.asarray(np.sum(a.conj() * b, axis=(0, 1, 2)))
+
+    size = np.sqrt(inner(sides, sides).real) + 1e-300
+    basis = [sides / size]
+    H = np.zeros((_MOST_KRYLOV + 1, _MOST_KRYLOV, sides.shape[3]), dtype=np.complex128)
+    for j in range(_MOST_KRYLOV):
+        v = apply(basis[j])
+        for _ in range(2):
+            for i, u in enumerate(basis):
+                share = inner(u, v)
+                H[i, j] += share
+                v = v - share * u
+        H[j + 1, j] = np.sqrt(inner(v, v).real)
+        basis.append(v / (H[j + 1, j].real + 1e-300))
+        if j % 5 == 4 or j + 1 == _MOST_KRYLOV:
+            small = np.moveaxis(H[: j + 2, : j + 1], 2, 0)
+            target = np.zeros((len(small), j + 2, 1), dtype=np.complex128)
+            target[:, 0, 0] = size
+            y = np.linalg.pinv(small) @ target
+            rest = np.linalg.norm(small @ y - target, axis=(1, 2)) / size
+            if rest.max() < _KRYLOV_TOLERANCE:
+                break
+    return np.asarray(sum(u * y[:, i, 0] for i, u in enumerate(basis[:-1])))

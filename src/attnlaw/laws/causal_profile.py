@@ -17,8 +17,7 @@ import numpy as np
 
 from attnlaw._checks import Complexes, Floats, count, frozen
 from attnlaw.laws._engine.flux import moment_inside, solved_flux
-from attnlaw.laws._engine.windows import WindowEquations, pair_means
-from attnlaw.laws.causal_equations import CausalEquations
+from attnlaw.laws.causal_equations import CausalEquations, WindowEquations, pair_means
 from attnlaw.laws.law import Atom, NumericalLaw
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw._checks import Complexes, Floats, count, frozen
-from attnlaw.laws.causal_equations import recur
+from attnlaw.laws._engine.bin_chain import recur
 from attnlaw.laws.law import Atom, NumericalLaw
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ free           `FreeLaw`: all of it as a law, with a table of parameters for man
 ============== =================================================================================
 
 Laws of variance profiles are solved from their own equations. For those of causal profiles
-`bin_chain` solves the linear ones of a Newton step, `windows` all of them where there is a window,
-and `flux` finds the singular values at which to solve. How one of several solutions is chosen:
-docs/theory/laws.md, "Which solution".
+`bin_chain` conditions a random walk on observations and solves the linear equations of a Newton
+step, and `flux` finds the singular values at which to solve. How one of several solutions is
+chosen: docs/theory/laws.md, "Which solution".
 """

@@ -1,7 +1,9 @@
-"""Linear equations along a chain of bins, each of which knows only its neighbours.
+"""A random walk through a chain of bins, each of which knows only its neighbours.
 
-A change x of (R, C) in a bin changes the smoother's diagonals there (`Ladders`), together with
-the variance p of the walk before the bin and the information J from after it,
+`BinChain` conditions the walk on an observation in each bin. `solve_chain` solves the linear
+equations of a Newton step: a change x of (R, C) in a bin changes the smoother's diagonals there
+(`Ladders`), together with the variance p of the walk before the bin and the information J from
+after it,
 
     x_R = M_A (∂_R x_R + ∂_C x_C + ∂_p p + ∂_J J) + sides ,
 
@@ -11,13 +13,19 @@ are taken at once, neighbours joined to larger bins; with many, bins are elimina
 by LAPACK, which takes half of the multiplications.
 """
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnlaw._checks import Complexes
 
-__all__ = ["Ladders", "solve_chain"]
+if TYPE_CHECKING:
+    from attnlaw.laws.causal_profile import CausalProfile
+
+__all__ = ["BinChain", "Ladders", "recur", "solve_chain"]
+
+Inexact = NDArray[np.complexfloating[Any, Any]]  # of any precision
 
 _FEW = 6  # blocks that are taken at once
 
@@ -35,6 +43,122 @@ class Ladders(NamedTuple):
     columns_by: tuple[Complexes, ...] = ()
     walk_by: tuple[Complexes, ...] = ()  # p after the bin, by R, C, p
     information_by: tuple[Complexes, ...] = ()  # J before it, by R, C, J
+
+
+class _Passes(NamedTuple):
+    """What both passes of the smoother know in each bin: arrays (B, K, points)."""
+
+    prior: Complexes  # p⁻, variance of the walk before the bin's observation
+    passed: Complexes  # p⁺, variance after the bin
+    shrink: Complexes  # 1/(1 + κop⁻), by which the observation shrinks it
+    informed: Complexes  # J′, information from the bin's observation and from after it
+    later: Complexes  # J, information from after the bin
+
+
+class BinChain:
+    """The random walk of a causal profile, conditioned on one observation in each bin.
+
+    A bin of m tokens has the increments c₁ = fC before its observation and c₂ = rC after it, in
+    which the walk decays by e₁ and e₂, and the observation has the precision o = −mR/ℓ. With
+    κ = 1/N, the variance goes forward and the information from later bins backward,
+
+        p⁻ = e₁p + c₁ ,                  p⁺ = e₂p⁻/(1 + κop⁻) + c₂ ,
+        J′ = o + e₂J/(1 + κc₂J) ,        J before the bin = e₁J′/(1 + κc₁J′) ,
+
+    and the diagonals are p⁻/(1 + κJ′p⁻)/ℓ of rows, and of columns
+    −(f J′/(1 + κJ′p⁻) + r J/(1 + κJp⁺))/m.
+    """
+
+    def __init__(self, profile: "CausalProfile") -> None:
+        before, after = (profile.bins + 1) / 2, (profile.bins - 1) / 2
+        kept = np.exp(-2 * profile.slope * np.array([before, after]))
+        m, size, self.first, self.rest, self.kept, self.kept_after = (
+            a[:, None, None].astype(np.complex128)  # NumPy multiplies equal types faster
+            for a in (
+                *(profile.bins, profile.sizes),
+                *(profile.decayed(before), profile.decayed(after)),
+                *kept,
+            )
+        )
+        self.inverse_dimensions = 1 / profile.latent_dimensions[:, None] + 0j  # κ
+        self.precision = -m / size  # o/R
+        self.first_share, self.rest_share = self.first / m, self.rest / m
+        self.inverse_size = 1 / size
+
+    def smoothed(self, R: Complexes, C: Complexes, *, slopes: bool) -> "Ladders":
+        """Return the smoother's diagonals, and their derivatives if asked for."""
+        k = self.inverse_dimensions
+        p, p_after, _, J, J_after = passes = self._passes(R, C)
+        d, d_after = 1 / (1 + k * J * p), 1 / (1 + k * J_after * p_after)
+        rows = p * d * self.inverse_size
+        columns = -(self.first_share * J * d + self.rest_share * J_after * d_after)
+        if not slopes:
+            return Ladders(rows, columns)
+        return self._with_slopes(Ladders(rows, columns), C, passes, d**2, d_after**2)
+
+    def _passes(self, R: Complexes, C: Complexes) -> _Passes:
+        k, e1, e2 = self.inverse_dimensions, self.kept, self.kept_after
+        c1, c2, o = self.first * C, self.rest * C, self.precision * R
+        ko, kc1, kc2 = k * o, k * c1, k * c2
+        p, J, J_after = np.empty((3, *R.shape), dtype=np.complex128)
+        # p⁻ from that of the bin before: e p⁻/(1 + κop⁻) + what is added, e = e₁e₂ between them
+        kept = e1[1:] * e2[:-1]
+        p[0] = c1[0]
+        recur(p, ko[:-1] / kept, 1 / kept, e1[1:] * c2[:-1] + c1[1:])
+        # J′ from that of the bin after, in the same form
+        J[-1] = o[-1]
+        rate = (kc1[1:] + e1[1:] * kc2[:-1]) / kept
+        recur(J[::-1], rate[::-1], 1 / kept[::-1], o[-2::-1])
+        J_after[-1] = 0
+        J_after[:-1] = e1[1:] * J[1:] / (1 + kc1[1:] * J[1:])
+        shrink = 1 / (1 + ko * p)
+        return _Passes(p, e2 * p * shrink + c2, shrink, J, J_after)
+
+    def _with_slopes(
+        self, values: "Ladders", C: Complexes, passes: _Passes, d2: Complexes, d2_after: Complexes
+    ) -> "Ladders":
+        """Add the derivatives, by the chain rule through p⁻, p⁺ and J′.
+
+        d2 and d2_after are the squares of 1/(1 + κJ′p⁻) and 1/(1 + κJp⁺). A name a_b is ∂a/∂b;
+        of p⁻ the derivatives are f by C and e₁ by p, of J′ that by R is o/R.
+        """
+        k, first, rest, o_R = self.inverse_dimensions, self.first, self.rest, self.precision
+        p, _, shrink, J, J_after = passes
+        fade, out = 1 / (1 + k * (rest * C) * J_after), 1 / (1 + k * (first * C) * J)
+        after_p, J_J = self.kept_after * shrink**2, self.kept_after * fade**2
+        before_J = self.kept * out**2  # J before the bin by J′
+        after_R, after_C = -k * p**2 * after_p * o_R, after_p * first + rest
+        J_C = -k * J_after**2 * J_J * rest
+        row_p, row_J = d2 * self.inverse_size, -k * p**2 * d2 * self.inverse_size
+        column_p, column_J = k * J**2 * d2 * self.first_share, -d2 * self.first_share
+        column_after = k * J_after**2 * d2_after * self.rest_share
+        return values._replace(
+            rows_by=(row_J * o_R, row_p * first + row_J * J_C, row_p * self.kept, row_J * J_J),
+            columns_by=(
+                column_J * o_R + column_after * after_R,
+                column_p * first + column_J * J_C + column_after * after_C,
+                column_p * self.kept + column_after * (after_p * self.kept),
+                column_J * J_J - d2_after * self.rest_share,
+            ),
+            walk_by=(after_R, after_C, after_p * self.kept),
+            information_by=(
+                before_J * o_R,
+                before_J * J_C - k * J**2 * before_J * first,
+                before_J * J_J,
+            ),
+        )
+
+
+def recur(x: Inexact, rates: Inexact, constants: Inexact, added: Inexact) -> None:
+    """Fill x with x_{b+1} = x_b/(rate_b x_b + constant_b) + added_b, from the first on."""
+    below = np.empty_like(x[0])
+    for here, there, rate, constant, more in zip(
+        x[:-1], x[1:], rates, constants, added, strict=True
+    ):
+        np.multiply(rate, here, out=below)
+        below += constant
+        np.divide(here, below, out=below)
+        np.add(below, more, out=there)
 
 
 def solve_chain(
