@@ -12,7 +12,7 @@ import pytest
 from attnlaw.data import corpora
 from attnlaw.data.corpora import count_tokens, open_corpus
 from attnlaw.data.readers import limited_memory, zarr_folders
-from attnlaw.data.readers.parquet_footers import column_sizes
+from attnlaw.data.readers.columnar_files import column_sizes
 
 N, L, V = 500, 9, 40
 

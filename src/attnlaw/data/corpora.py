@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from attnlaw._checks import LARGEST_COUNT, count, invalid_argument, refuse_masked
 from attnlaw.data.readers.array_files import npy_entries
-from attnlaw.data.readers.arrow_files import record_batches
+from attnlaw.data.readers.columnar_files import record_batches
 from attnlaw.data.readers.entries import BadFileError, bad_file
 from attnlaw.data.readers.lists import (
     BLOCK_ROWS,

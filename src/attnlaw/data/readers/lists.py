@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from attnlaw._checks import is_missing
 from attnlaw._machine import require
-from attnlaw.data.readers.arrow_files import record_batches
+from attnlaw.data.readers.columnar_files import ColumnSize, column_sizes, record_batches
 from attnlaw.data.readers.entries import bad_file, opened, require_room
-from attnlaw.data.readers.parquet_footers import ColumnSize, column_sizes
 
 __all__ = [
     "BLOCK_ROWS",
