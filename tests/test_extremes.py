@@ -19,7 +19,7 @@ def model(**changes):
 
 
 @pytest.mark.parametrize("size", [5e-324, 1e-200, 1e150, 1e308])
-def test_weights_whose_powers_leave_the_numbers_are_refused(size):
+def test_weights_whose_powers_overflow_or_vanish_are_rejected(size):
     with pytest.raises(ValueError, match="the largest of the weights must be between 1e-60 and"):
         model(weights=np.full(4, size))
     heads = {"vocab_ratio": 0.5, "sample_ratio": 0.4, "signal_norm": 1.5, "correlation": R}
@@ -77,7 +77,7 @@ def test_hidden_values_are_never_used(call):
         call()
 
 
-def test_an_array_that_masks_nothing_is_an_array():
+def test_a_masked_array_without_masked_entries_is_an_array():
     found = al.reliable_components(ROWS).eigenvalues
     np.testing.assert_array_equal(found, al.reliable_components(ROWS.data).eigenvalues)
 
@@ -314,7 +314,7 @@ def test_tokens_that_no_query_attends_to_make_no_noise():
     ],
 )
 @pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
-def test_weights_of_a_query_that_are_no_numbers_are_refused(changes, words):
+def test_non_finite_weights_of_a_query_are_rejected(changes, words):
     usual = {"n_tokens": 20, "informative_tokens": 4, "dimension": 5, "n_samples": 9, "length": 3}
     rest = {"informative_share": 0.2, "signal_norm": 1.0, "marker_norm": 4.0}
     with pytest.raises(ValueError, match=words):

@@ -27,7 +27,7 @@ def test_the_readme_runs_as_printed():
         ("```sh\necho one\nexit 3\n```\n", "ended with 3"),
     ],
 )
-def test_a_page_that_lies_is_found(tmp_path: Path, text: str, problem: str):
+def test_a_page_with_a_wrong_output_is_found(tmp_path: Path, text: str, problem: str):
     page = tmp_path / "page.md"
     page.write_text(text)
     with pytest.raises(AssertionError, match=problem):

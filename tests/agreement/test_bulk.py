@@ -98,7 +98,7 @@ def test_moments_agree_once_two_sizes_remove_the_bias(name, sampling):
 
 
 @pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
-def test_overlap_suffers_where_predictions_warn_and_not_where_they_are_silent(z_score):
+def test_overlap_is_below_the_prediction_only_where_it_warns(z_score):
     """Without correlation the prediction does not know the length; one position falls short."""
     seen = {}
     for length in (1, 6):

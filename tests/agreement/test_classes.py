@@ -110,7 +110,7 @@ def test_agreement_is_not_the_luck_of_a_seed(name, sampling):
         ("signal in quiet directions", {"noise_spectrum": [1.3] * 4}),
     ],
 )
-def test_shares_and_colour_matter(name, changes):
+def test_predictions_depend_on_class_shares_and_noise_spectrum(name, changes):
     """The nearest wrong models: equal shares; white noise of the same mean."""
     weak = replace(MODELS[name], signal_scale=0.6)
     deviation = scores(weak, 0)
@@ -120,7 +120,7 @@ def test_shares_and_colour_matter(name, changes):
         assert np.abs(wrong[field]).max() > 5, field
 
 
-def test_noise_lent_by_the_table_does_not_depend_on_the_shares():
+def test_sampling_noise_of_class_means_does_not_depend_on_the_shares():
     """Classes without signal: a δ/π_k for each would give the rare ones more; it is δ for all."""
     silent = replace(
         MODELS["two rare classes"],

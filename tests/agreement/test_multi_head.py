@@ -62,7 +62,7 @@ def test_outliers_and_overlaps_agree_and_those_of_the_other_sampling_do_not(name
     assert np.abs(wrong["squared_overlaps"]).max() > 5
 
 
-def test_concatenation_pays_for_every_head():
+def test_concatenation_has_the_sample_ratio_of_all_heads():
     """With the ratio of one head in place of Hγ, or heads taken one by one, nothing fits."""
     model = MODELS["two signs in one sequence"]
     z = deviations(model)

@@ -131,7 +131,7 @@ class TestFrequentTokens:
         wrong = spikes.spike(*(np.asarray(x) for x in (3.0, D / V, D / N))).squared_overlap
         assert abs(z_score(seen, float(wrong))) > 5
 
-    def test_token_beside_the_signal_is_told(self):
+    def test_a_frequent_token_near_the_signal_warns(self):
         with pytest.warns(al.RegimeWarning, match="in the eigenvectors of frequent tokens"):
             al.predict(model(self.words, 2.3))
 

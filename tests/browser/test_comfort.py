@@ -68,7 +68,7 @@ def test_the_menu_carries_the_model_from_page_to_page(open_page):
     expect(page.locator("#attention-n_tokens")).to_have_value("400")
 
 
-def test_what_is_out_of_range_is_told_beside_its_field(open_page):
+def test_a_value_out_of_range_is_reported_beside_its_field(open_page):
     page = open_page("/spectrum")
     traces(page, "spectrum")
     type_number(page, "spectrum-signal_norm", 9)
@@ -79,7 +79,7 @@ def test_what_is_out_of_range_is_told_beside_its_field(open_page):
     expect(row).not_to_contain_text("must be")
 
 
-def test_fast_hands_leave_no_holes_between_bars(open_page):
+def test_fast_drags_set_every_bar_on_the_way(open_page):
     page = open_page("/weights?length=12&prefix=3")
     wait_until(page, "document.querySelector('#weights-figure [data-drawn]') !== null")
     box = page.locator("#weights-figure .nsewdrag").first.bounding_box()

@@ -65,7 +65,7 @@ def test_a_link_restores_the_state(open_page):
         ("/weights?correlation=matrix&matrix=1,2", "matrix must be L(L−1)/2 numbers"),
     ],
 )
-def test_garbage_in_a_link_is_told_and_the_page_stands(open_page, link, sentence):
+def test_invalid_values_in_a_link_are_reported_and_the_page_is_drawn(open_page, link, sentence):
     page = open_page(link, fresh=True)
     expect(page.locator("#page")).to_contain_text(sentence)
     expect(page.locator(".figure")).to_be_visible()

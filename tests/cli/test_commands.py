@@ -274,13 +274,13 @@ def test_expressions_mean_what_python_means(text):
         "-" * 9000 + "MP(1)",
     ],
 )
-def test_nothing_but_laws_is_understood(text):
+def test_an_expression_of_anything_but_laws_is_rejected(text):
     with pytest.raises(ValueError, match=r"^expression must be made of"):
         parse_law(text)
 
 
 @pytest.mark.parametrize("text", ["1/0 * MP(1)", "1e400 * MP(1)", "MP(1e400)"])
-def test_numbers_that_are_none_are_refused(text):
+def test_non_finite_numbers_are_rejected(text):
     with pytest.raises(ValueError, match="finite"):
         parse_law(text)
 

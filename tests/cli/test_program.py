@@ -56,7 +56,7 @@ def test_every_example_runs(run, name, tmp_path, monkeypatch):
         assert answer
 
 
-def test_version(run):
+def test_version_is_printed(run):
     assert run("--version") == (0, f"attnlaw {al.__version__}\n", "")
 
 

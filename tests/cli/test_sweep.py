@@ -120,7 +120,7 @@ def test_jobs_and_scheduler_exclude_each_other(run, grid, tmp_path):
     assert "exclude each other" in err
 
 
-def test_what_no_cell_could_do_is_told_before_there_is_a_store(run, grid, tmp_path):
+def test_what_every_cell_would_reject_is_reported_before_a_store_is_made(run, grid, tmp_path):
     opposed = (
         '{ kind = "matrix", matrix = [[1, -0.45, -0.45], [-0.45, 1, -0.45], [-0.45, -0.45, 1]] }'
     )

@@ -190,7 +190,7 @@ def test_a_mean_far_larger_than_the_spread_costs_no_digits(rng):
     assert np.abs(textbook - found).max() > 1, "the textbook formula would do"
 
 
-def test_held_out_variances_tell_signal_from_noise(rng):
+def test_held_out_variances_distinguish_signal_from_noise(rng):
     X = rng.standard_normal((N, 40))
     X[:, 0] += 2 * rng.choice([-1, 1], N)
     plan = CorpusPass(corpus=open_corpus(X))

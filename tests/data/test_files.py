@@ -24,7 +24,7 @@ def test_every_format_gives_the_same_table(tmp_path):
         np.testing.assert_array_equal(read_table(file).vectors, TABLE, err_msg=file.name)
 
 
-def test_format_is_told_from_the_bytes_and_not_from_the_name(tmp_path):
+def test_format_is_recognised_by_the_bytes_and_not_by_the_name(tmp_path):
     np.save(tmp_path / "table.npy", TABLE)
     (tmp_path / "table.npy").rename(tmp_path / "table.gguf")
     np.testing.assert_array_equal(read_table(tmp_path / "table.gguf").vectors, TABLE)

@@ -44,7 +44,7 @@ def test_every_entrance_has_the_same_rule(entrance, given, sentence):
         entrance(**given)
 
 
-def test_a_full_mask_is_no_mask():
+def test_a_mask_that_masks_nothing_changes_nothing():
     assert presence((4, 2), np.ones((4, 2), bool), None) is None
     assert presence((4, 2), None, np.full(4, 2)) is None
 

@@ -85,7 +85,7 @@ def test_planted_kinds_are_found(kind, causal):
 
 
 @pytest.mark.parametrize("kind", ["quieter", "content"])
-def test_other_heads_are_told_from_random_ones(kind):
+def test_planted_heads_are_distinguished_from_random_ones(kind):
     report = inspect_heads(plant(kind, False, np.random.default_rng(4)), head_dimension=16)
     assert [h.verdict == "untrained-like" for h in report.heads].count(False) >= 5
 
@@ -105,7 +105,7 @@ def test_repetition_is_found_when_tokens_are_known(causal, shift):
     assert unknown.parts.repetition == 0
 
 
-def test_uniform_sink_and_shift():
+def test_uniform_sink_and_shifted_heads_are_recognised():
     n = 50
     uniform = np.full((n, n), 1 / n) * (1 + 0.2 * np.cos(np.arange(n)))
     uniform /= uniform.sum(axis=1, keepdims=True)

@@ -111,7 +111,7 @@ def test_unequal_rows_fail_silverstein_and_pass_with_lengths():
     assert check.silverstein_distance > 3 * check.tolerance
 
 
-def test_clusters_fail_the_check():
+def test_clustered_rows_fail_the_held_out_check():
     """A mixture of few tight clusters: quadratic forms do not concentrate."""
     rng = np.random.default_rng(7)
     centres = rng.standard_normal((60, 80))

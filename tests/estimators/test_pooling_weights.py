@@ -174,7 +174,7 @@ def test_negative_weights_are_taken_only_where_they_are_better():
     assert learn_pooling_weights(prefix[0], table=prefix[1]).weights.min() >= 0
 
 
-def test_mean_pooling_is_judged_along_its_own_direction():
+def test_mean_pooling_is_evaluated_along_its_own_direction():
     # Neighbours oppose each other along one direction, strongly; all positions share a sign along
     # another, weakly. The mean is best for the second, which learned weights must not belittle.
     rng = np.random.default_rng(0)

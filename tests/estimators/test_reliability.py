@@ -60,7 +60,7 @@ def test_noise_has_no_reliable_component(noise):
     assert np.count_nonzero(found) <= 1
 
 
-def test_copies_share_a_fold_and_do_not_vouch_for_noise():
+def test_copies_share_a_fold_and_do_not_make_noise_significant():
     rng = np.random.default_rng(3)
     X = rng.standard_normal((60, 120))
     copies = np.concatenate([X] * 4) + 0.05 * rng.standard_normal((240, 120))

@@ -34,7 +34,7 @@ def test_a_link_spells_any_state(values):
 
 @given(st.text(max_size=200))
 @pytest.mark.parametrize("name", PAGES)
-def test_any_garbage_gives_a_page(name, search):
+def test_any_query_gives_valid_values_for_the_page(name, search):
     values, messages = read_query(PAGES[name].controls, search)
     assert len(messages) <= 6
     for control in PAGES[name].controls:
@@ -52,7 +52,7 @@ def test_any_garbage_gives_a_page(name, search):
         ("?" + "a=1&" * 200, "The link has too many parts"),
     ],
 )
-def test_garbage_is_told(link, sentence):
+def test_invalid_query_is_reported(link, sentence):
     values, messages = read_query(SPECTRUM, link)
     assert messages[0].startswith(sentence)
     assert values == {control.name: control.default for control in SPECTRUM}
@@ -68,7 +68,7 @@ def test_every_page_has_a_view_of_its_defaults_in_both_themes(name):
         assert view.figure["layout"]["paper_bgcolor"] == look.colours.paper
 
 
-def test_the_server_answers_garbage_without_falling():
+def test_malformed_requests_get_an_answer_and_the_server_stays_up():
     app = create_app()
     client = app.server.test_client()
     for body in (b"", b"{}", b"[1, 2]", b"\xff\xfe", b'{"output": "nothing.children"}'):

@@ -67,12 +67,12 @@ def test_snippet_gives_the_same_numbers():
     ("array", "kind"),
     [(MAPS[0], HeadsFinding), (MAPS[0, 0], HeadsFinding), (np.sqrt(MAPS[0, 0]), TableFinding)],
 )
-def test_maps_are_told_from_tables(tmp_path, array, kind):
+def test_attention_maps_and_tables_are_distinguished(tmp_path, array, kind):
     np.save(tmp_path / "x.npy", array)
     assert isinstance(find_in_file(tmp_path / "x.npy", "", 0), kind)
 
 
-def test_scores_queries_and_keys_are_told_by_their_names(tmp_path):
+def test_scores_queries_and_keys_are_recognised_by_their_names(tmp_path):
     np.savez(tmp_path / "qk.npz", queries=Q, keys=K)
     found = find_in_file(tmp_path / "qk.npz", "", 0)
     assert isinstance(found, HeadsFinding)

@@ -32,7 +32,7 @@ def test_trials_come_one_by_one_and_stop_when_cancelled():
     assert not job.is_running
 
 
-def test_a_failure_is_told_and_the_next_job_runs():
+def test_a_failure_is_reported_and_the_next_job_runs():
     jobs = Jobs(n_at_once=1)
 
     def fails():

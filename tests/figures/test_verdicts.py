@@ -13,11 +13,11 @@ def verdicts():
     return {check.quantity: check.agrees for check in figure.check(tables)}
 
 
-def test_the_right_formulas_agree():
+def test_every_verdict_agrees_with_the_right_formulas():
     assert all(verdicts().values())
 
 
-def test_a_wrong_law_is_found_out(monkeypatch):
+def test_a_wrong_law_fails_its_verdict(monkeypatch):
     right = bulk.theory.law
     monkeypatch.setattr(bulk.theory, "law", lambda model: 1.2 * right(model))
     found = verdicts()

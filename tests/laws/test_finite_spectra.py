@@ -103,7 +103,7 @@ def test_a_change_of_variable_is_a_function():
         ([np.nan], None, "values must be finite"),
     ],
 )
-def test_bins_that_are_none_are_rejected(values, bins, sentence):
+def test_invalid_bins_are_rejected(values, bins, sentence):
     with pytest.raises(ValueError, match=sentence):
         bin_spectrum(values, bins)
 

@@ -106,7 +106,7 @@ def discriminant_edges(delta, gamma):
 
 
 @pytest.mark.parametrize(("delta", "gamma"), PAIRS)
-def test_four_roads_lead_to_the_edges(delta, gamma):
+def test_edges_agree_in_four_independent_ways(delta, gamma):
     law = product(delta, gamma)
     size = law.edges[-1]
     assert_allclose(law.edges, trigonometric_edges(delta, gamma), rtol=1e-12, atol=1e-16 * size)

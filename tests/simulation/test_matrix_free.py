@@ -99,13 +99,13 @@ def test_every_engine_has_the_law_of_the_direct_simulation_to_a_percent(
     assert_same_law(replace(MODEL, **READINGS[reading]), dimension=60, n_trials=3000)
 
 
-def test_the_other_reading_would_be_noticed():
+def test_the_other_sampling_model_would_fail():
     z, p = differences(MODEL, replace(MODEL, sampling="gaussian"), dimension=24, n_trials=150)
     assert z["squared_overlap"].max() > 8
     assert p["squared_overlap"].min() < 1e-10
 
 
-def test_a_careless_table_would_be_noticed(monkeypatch):
+def test_a_table_that_ignores_earlier_answers_would_fail(monkeypatch):
     def careless(self, new, R, fresh):
         fresh = fresh + new @ R.T.astype(new.dtype)
         self.n_known += len(R)
@@ -250,7 +250,7 @@ def test_no_trial_takes_rounding_for_a_direction():
 @engines
 @pytest.mark.parametrize("dimension", [2, 3, 7])
 @pytest.mark.parametrize("reading", READINGS)
-def test_tiny_sizes_are_exhausted(reading, dimension, engine, monkeypatch):
+def test_sizes_smaller_than_the_krylov_space_are_solved(reading, dimension, engine, monkeypatch):
     choose(engine, monkeypatch)
     seen = al.simulate(replace(MODEL, **READINGS[reading]), dimension, 3, 0, method="matrix-free")
     for name in NAMES:

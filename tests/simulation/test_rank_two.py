@@ -29,7 +29,7 @@ def test_it_finds_the_numbers_of_the_reference(vocab_ratio, sampling, centred):
 
 @pytest.mark.parametrize("dimension", [2, 3, 5])
 @pytest.mark.parametrize("centred", [True, False])
-def test_tiny_sizes_too(dimension, centred):
+def test_smallest_sizes_agree_with_the_reference(dimension, centred):
     model = replace(MODEL, signal_norm=0.7, centred=centred, sample_ratio=0.1)
     reference = al.simulate(model, dimension, n_trials=5, rng=1, method="reference")
     found = al.simulate(model, dimension, n_trials=5, rng=1, method="rank-two")

@@ -60,7 +60,7 @@ def test_largest_eigenvalues_of_the_spectrum_are_the_observed_ones():
     assert (np.diff(spectrum) >= 0).all()
 
 
-def test_signal_and_table_mean_are_told_apart_whichever_is_larger():
+def test_signal_and_table_mean_are_distinguished_whichever_is_larger():
     model = replace(MODEL, centred=False, signal_norm=np.array([0.5, 6.0]), weights=np.ones(6))
     seen = al.simulate(model, 60, 10, rng=0)
     assert (seen.mean_eigenvalue[:, 0] > seen.top_eigenvalue[:, 0]).all()
@@ -74,7 +74,7 @@ def test_without_a_spike_along_the_mean_its_eigenvalue_is_the_edge(change):
     np.testing.assert_array_equal(seen.mean_eigenvalue, seen.bulk_edge)
 
 
-def test_progress_is_told_after_each_trial():
+def test_progress_is_reported_after_each_trial():
     told = []
     al.simulate(MODEL, 10, 3, rng=0, progress=told.append)
     assert told == [1, 2, 3]
@@ -103,7 +103,7 @@ def test_memory_estimate_covers_what_is_used(change):
     assert 0.4 < used / memory.reference_memory(model, 200) < 1.05
 
 
-def test_memory_is_asked_for_every_worker(monkeypatch):
+def test_memory_is_checked_for_every_worker(monkeypatch):
     one = memory.reference_memory(MODEL, 30)
     monkeypatch.setattr(_machine, "available_memory", lambda: 1.5 * one)
     monkeypatch.setattr(_machine, "ALWAYS_THERE", 0)

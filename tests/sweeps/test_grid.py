@@ -203,7 +203,7 @@ def test_files_that_are_not_toml_are_named(tmp_path):
         load_sweep(path)
 
 
-def test_grid_files_that_are_none_get_a_sentence(tmp_path):
+def test_files_without_a_grid_get_a_sentence(tmp_path):
     """A device was read to the end of memory, a pipe waited for."""
     with pytest.raises(ValueError, match="/dev/zero must be a regular file, got a device"):
         load_sweep("/dev/zero")

@@ -293,7 +293,7 @@ def test_workers_without_a_package_get_no_cell(monkeypatch):
         _room(Deserted(), set())
 
 
-def test_workers_with_other_software_refuse(cluster, tmp_path, monkeypatch):
+def test_workers_with_other_software_are_rejected(cluster, tmp_path, monkeypatch):
     other = {**software(), "numpy": "0.1"}
     monkeypatch.setattr("attnlaw.sweeps.cluster.software", lambda: other)
     with pytest.raises(ValueError, match=r"software of every worker must be .*numpy 0.1 there"):

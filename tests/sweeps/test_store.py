@@ -50,7 +50,7 @@ def stop_after(n):
     return progress
 
 
-def test_the_dataset_is_labelled_and_has_both_roads(reference, cheap):
+def test_the_dataset_is_labelled_and_holds_predictions_and_observations(reference, cheap):
     data = open_sweep(reference)
     assert data.observed_squared_overlap.dims == (*cheap.axes, "trial")
     assert "dimension" not in data.predicted_squared_overlap.dims
@@ -338,7 +338,7 @@ def test_the_lock_holds_where_there_is_no_room_for_a_name(tmp_path):
         assert not lock.read_text()
 
 
-def test_a_disk_without_room_is_told_before_any_work(cheap, tmp_path, monkeypatch):
+def test_a_full_disk_is_reported_before_any_work(cheap, tmp_path, monkeypatch):
     usage = shutil.disk_usage(tmp_path)._replace(free=10_000)
     monkeypatch.setattr("attnlaw._store.shutil.disk_usage", lambda path: usage)
     monkeypatch.setattr(run_module, "compute", None)
@@ -356,7 +356,7 @@ def test_a_finished_store_is_read_where_nothing_may_be_written(cheap, reference,
         run_sweep(Sweep(**{**CHEAP, "seed": 3}), reference)
 
 
-def test_a_file_is_no_store(cheap, tmp_path):
+def test_a_file_in_place_of_a_store_is_rejected(cheap, tmp_path):
     file = tmp_path / "file"
     file.write_text("")
     with pytest.raises(StoreError, match="file must be a directory, got a file"):

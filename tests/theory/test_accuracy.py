@@ -167,14 +167,14 @@ def test_infinite_vocabulary_is_the_limit_of_a_large_one_in_either_sampling():
         assert_allclose(getattr(near, name), value, rtol=1e-8, err_msg=name)
 
 
-def test_without_signal_gaussian_samples_are_guessed():
+def test_without_signal_accuracy_of_gaussian_samples_is_one_half():
     blind = al.predict_accuracy(replace(MODEL, signal_norm=0.0, sampling="gaussian"), 0.05)
     assert blind.accuracy == 0.5
     assert blind.signal_gain == 0
     assert blind.mean_squared_error > 1
 
 
-def test_without_signal_tokens_of_a_small_table_are_still_told_apart():
+def test_without_signal_tokens_of_a_small_table_are_still_classified():
     """The class means of a finite table differ, and new sequences come from the same table."""
     assert al.predict_accuracy(replace(MODEL, signal_norm=0.0), 0.05).accuracy > 0.6
 
@@ -267,7 +267,7 @@ def test_centroids_are_the_limit_of_a_large_ridge():
     assert_allclose(centroid.noise_variance, 1e18 * ridge.noise_variance, rtol=1e-7)
 
 
-def test_the_component_is_a_guess_below_threshold():
+def test_below_threshold_the_component_classifies_by_chance():
     lost = replace(MODEL, signal_norm=0.1, sampling="gaussian")
     assert not al.predict(lost).is_detectable
     found = al.predict_accuracy(lost, classifier="component")

@@ -128,7 +128,7 @@ def test_one_head_is_its_own_mean():
         assert_allclose(side.cdf(x), mean.cdf(x), atol=1e-9)
 
 
-def test_many_heads_side_by_side_forget_their_spread():
+def test_law_of_many_heads_side_by_side_concentrates_at_its_mean():
     # (1/h) Σ_h Y_h Y_hᵀ → its mean θ₁ I as h → ∞.
     law = al.law(head(500, 100, 0.7, n_heads=10_000), "first")
     assert law.edges[-1] - law.edges[0] < 0.06
@@ -166,7 +166,7 @@ def fixed_point(spectrum, beta, phi, z):
 
 
 @pytest.mark.parametrize("z", [-1.0 + 0.5j, 1.0 + 1.0j, 4.0 + 1.0j])
-def test_correlated_inputs_solve_the_fixed_point_of_the_second_road(z):
+def test_correlated_inputs_solve_the_fixed_point_of_the_second_derivation(z):
     spectrum = np.array([0.2, 0.9, 1.9])
     law = al.law(head(600, 300, 0.8, input_spectrum=spectrum), "first")
     assert_allclose(law.stieltjes(z), fixed_point(spectrum, 0.8, 2.0, z), rtol=1e-7)

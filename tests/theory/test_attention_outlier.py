@@ -54,7 +54,7 @@ def test_limit_has_a_closed_form(phi, beta):
     assert found.is_detached == (beta > 2**0.5)
 
 
-def test_no_gap_no_outlier():
+def test_without_a_gap_there_is_no_outlier():
     found = al.theory.key_norm_outlier(head(500, 500, 1.0))
     assert found.locations.size == found.squared_overlaps.size == 0
     assert found.strength < found.threshold

@@ -142,7 +142,7 @@ def test_values_multiply_by_marchenko_pastur():
         ({"inputs": np.eye(50)}, "inputs must be None for the law of a causal head"),
     ],
 )
-def test_what_has_no_law_is_said(change, message):
+def test_an_order_without_a_law_is_rejected(change, message):
     order = change.pop("order", "auto")
     with pytest.raises(ValueError, match=message):
         al.law(causal(50, 16, 0.5, **change), order)

@@ -56,7 +56,7 @@ def test_order_of_classes_and_rotation_of_white_noise_do_not_matter(classifier):
 
 
 @pytest.mark.parametrize("classifier", CLASSIFIERS)
-def test_equal_classes_without_signal_are_guessed(classifier):
+def test_accuracy_of_equal_classes_without_signal_is_that_of_chance(classifier):
     model = replace(MODEL, signal_scale=0.0, vocab_ratio=0.0, class_shares=np.ones(4))
     found = al.predict_accuracy(model, 0.05, classifier=classifier)
     assert_allclose(found.class_accuracies, 0.25, atol=1e-4)

@@ -87,7 +87,7 @@ def test_noise_of_one_colour_and_another_scale_is_white_noise(sampling):
 
 
 @pytest.mark.parametrize("sampling", ["token", "gaussian"])
-def test_general_road_meets_the_closed_form_of_white_noise(sampling):
+def test_any_noise_tends_to_the_closed_form_of_white_noise(sampling):
     """Two atoms a hair apart take the general way; the answer moves by no more than the hair."""
     white = al.predict(model(sampling=sampling))
     nearly = al.predict(model(sampling=sampling, noise_spectrum=[1.0, 1.0 + 1e-9]))

@@ -359,7 +359,7 @@ def test_cavity_law_answers_like_every_law():
     assert law == al.law(head(300, 64, 4.0)) * 2.0  # computed once
 
 
-def test_heads_freeze_as_they_cool():
+def test_law_tends_to_the_frozen_law_at_large_inverse_temperature():
     frozen = al.law(head(60, 20, 1e8), order="frozen")
     law = al.law(head(60, 20, 1e8))
     between = 60 * (np.arange(5) + 0.5)

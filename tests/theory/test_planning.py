@@ -140,7 +140,7 @@ def test_weights_that_keep_no_signal_need_infinitely_much():
     assert len(needs.obstacles) == 3
 
 
-def test_a_plan_that_meets_no_obstacle_says_none():
+def test_a_reachable_plan_has_no_obstacles():
     assert al.plan(MODEL, 0.8).obstacles == ()
 
 

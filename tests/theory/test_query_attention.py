@@ -73,13 +73,13 @@ def test_invalid_models_are_rejected(changes, message):
         replace(MODEL, **changes)
 
 
-def test_dimension_is_the_models():
+def test_dimension_is_not_an_argument_where_the_model_has_it():
     with pytest.raises(ValueError, match="dimension must be 100"):
         al.simulate(MODEL, 50)
 
 
 @pytest.mark.parametrize(("scoring", "beta"), [("exponential", 0.75), ("softmax", 1.0)])
-def test_single_tokens_that_take_over_are_told(scoring, beta):
+def test_single_tokens_that_dominate_the_weights_warn(scoring, beta):
     sharp = replace(MODEL, scoring=scoring, inverse_temperature=beta, n_tokens=4000)
     sharp = replace(sharp, informative_tokens=600, dimension=80, length=20, signal_norm=1.25)
     with pytest.warns(al.RegimeWarning, match="token with the largest weight"):

@@ -155,7 +155,7 @@ def test_a_new_model_is_answered_where_it_is_defined():
         al.simulate(Constant(value=2.0))
 
 
-def test_warnings_blame_the_line_that_asked():
+def test_warnings_point_at_the_line_of_the_caller():
     short = replace(MODELS["sequences"], sample_ratio=2.0, weights="last")
     for verb in (al.predict, al.law):
         with pytest.warns(al.RegimeWarning, match="only 1 positions") as caught:

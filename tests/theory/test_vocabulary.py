@@ -109,7 +109,7 @@ def test_secular_determinant_and_eigenvector_give_the_same():
     gap=st.floats(1e-6, 10.0),
     delta=st.floats(0.01, 3.0),
 )
-def test_nodes_keep_their_bound(exponent, a, gap, delta):
+def test_error_of_the_nodes_is_below_its_bound(exponent, a, gap, delta):
     V = 3000
     words = al.Vocabulary.zipf(V, exponent).with_importance("sif", a=a)
     p, g = words.frequencies, words.weights
