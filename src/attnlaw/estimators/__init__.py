@@ -2,6 +2,13 @@
 
 The functions need nothing but NumPy and SciPy; the scikit-learn objects of the same purpose are
 imported when they are asked for.
+
+- Poolings: `pooling` applies one, `pooling_weights` learns one from the sequences alone by
+  `alternation`. `attention_pooling` is the scikit-learn object, `fitted_pooling` what it saves,
+  and `sentence_module` makes it a module of sentence-transformers.
+- Components: `components` tells which are signal (`outliers` tests eigenvalues, by `edge_test`),
+  `reliability` which are stable at this sample size; `rows` describes pooled embeddings as a
+  sample. `principal_components` is the scikit-learn object for both.
 """
 
 from typing import TYPE_CHECKING, Any

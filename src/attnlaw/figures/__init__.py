@@ -1,4 +1,9 @@
-"""The figures of the papers, and ours, by theme: each a class that computes, draws and checks."""
+"""The figures of the papers, and ours, by theme: each a class that computes, draws and checks.
+
+`figure` says what a figure has to do, `reproduction` runs a set of them. Pooled sequences:
+`pooled_model`, `transitions`, `bulk`, `recovery`, `token_weights` and, on real data,
+`embedding_table`. Heads: `attention_law` and `attention_heads`.
+"""
 
 from importlib import import_module
 from typing import cast

@@ -1,5 +1,7 @@
 """Pictures of laws, spectra, tables, poolings and heads, in one style.
 
+`spectra`, `poolings` and `heads` draw; `style` holds colours and marks.
+
 Functions that draw one panel take ``ax=`` and return it; those of several panels return a figure.
 Matplotlib (extra ``figures``) is imported when the first picture is drawn.
 """

@@ -1,6 +1,8 @@
 """Sweeps: grids of models, observed on one process or a thousand, resumed after any kill.
 
-`corpus_statistics` runs a pass over a corpus in the same way.
+`grid` describes a sweep, whose `parameters` are fixed or axes, and `cells` divides it; `run` runs
+what is left of it, by local `processes` or on a `cluster`, and `store` keeps what is done.
+`corpus_run` runs a pass over a corpus in the same way.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,8 +1,13 @@
 """From a model to a prediction: closed forms, and never a random number.
 
 `verbs` declares the questions; each model is answered in a module of its own: `pooled`,
-`classes`, `mixtures`, `multi_head` and `attention`. `planning` inverts predictions, `accuracy` and
-`class_accuracy` predict classification.
+`classes`, `mixtures`, `multi_head`, `query_attention` and `attention`. `planning` inverts
+predictions, `accuracy` and `class_accuracy` predict classification.
+
+Where tokens differ in frequency and importance: `vocabulary` predicts, from the noise that each
+token makes (`token_noise`) and the spike beside it (`token_spikes`); `token_accuracy` and
+`vocabulary_classes` are for classification and for several classes; `importance` finds the best
+token weights.
 """
 
 from attnlaw.models.base import import_answers

@@ -1,8 +1,9 @@
 """Files of users, described before they are read and never executed.
 
-``entries`` describes one array of a file and holds the limits of memory, ``array_files`` (.npy,
-.npz, .safetensors) and ``gguf_files`` find arrays, ``tables`` (sequences, too) and
-``vocabularies`` say what they mean; ``texts`` reads texts and runs a local model on them.
+``entries`` describes one array of a file and holds the limits of memory; ``array_files`` (.npy,
+.npz, .safetensors), ``gguf_files`` and ``zarr_folders`` find arrays; ``tables`` (sequences, too)
+and ``vocabularies`` say what they mean; ``texts`` reads texts and runs a local model on them.
+``lists`` reads corpora row by row, and ``columnar_files`` checks .arrow and .parquet files first.
 """
 
 from attnlaw.data.readers.entries import Entry, limited_memory
