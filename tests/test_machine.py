@@ -75,20 +75,7 @@ def test_the_environment_is_restored_after_children_were_started(monkeypatch):
     assert "MKL_NUM_THREADS" not in os.environ
 
 
-WITH_LIFELINE = """
-import os, time
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
-from attnlaw._machine import end_with_parent
-
-if __name__ == "__main__":
-    context = get_context("spawn")
-    lifeline, end_of_parent = context.Pipe(duplex=False)
-    pool = ProcessPoolExecutor(1, context, initializer=end_with_parent, initargs=(lifeline,))
-    print(pool.submit(os.getpid).result(), flush=True)
-    time.sleep(60)
-"""
-WITHOUT = """
+KILLED_PARENT = """
 import os, subprocess, sys, time
 child = "import os, time; from attnlaw._machine import end_with_parent; end_with_parent();"
 subprocess.Popen([sys.executable, "-c", child + "print(os.getpid(), flush=True); time.sleep(60)"])
@@ -96,11 +83,10 @@ time.sleep(60)
 """
 
 
-@pytest.mark.parametrize("program", [WITH_LIFELINE, WITHOUT], ids=["lifeline", "polling"])
-def test_children_of_a_killed_parent_end(tmp_path, program):
+def test_children_of_a_killed_parent_end(tmp_path):
     """They share its output, which ends with the last of them."""
     script = tmp_path / "parent.py"
-    script.write_text(program)
+    script.write_text(KILLED_PARENT)
     parent = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True)
     assert int(parent.stdout.readline()) != parent.pid
     parent.kill()

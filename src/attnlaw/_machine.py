@@ -16,8 +16,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
-
     from threadpoolctl import ThreadpoolController
 
 __all__ = [
@@ -144,26 +142,16 @@ def one_thread_in_children() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def end_with_parent(lifeline: "Connection | None" = None) -> None:
+def end_with_parent() -> None:
     """End this process, even in the middle of its work, when its parent ends, however that ends.
 
-    Parameters
-    ----------
-    lifeline : multiprocessing.connection.Connection, optional
-        The reading end of a pipe whose writing end the parent alone holds. The process then ends
-        when the pipe is closed: by the parent, or by the system after the parent has died.
-        Without it the process looks once a second whether its parent is still there.
+    It looks once a second whether its parent is still there.
     """
     parent = os.getppid()
 
     def watch() -> None:
-        if lifeline is not None:
-            from multiprocessing.connection import wait
-
-            wait([lifeline])
-        else:
-            while os.getppid() == parent:
-                time.sleep(1)
+        while os.getppid() == parent:
+            time.sleep(1)
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

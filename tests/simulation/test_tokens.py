@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attnlaw.simulation._matrix_free import plan
-from attnlaw.simulation._matrix_free.gram import DrawnTokens, GivenTokens, TokenCovariance
+from attnlaw.simulation._matrix_free.gram import DrawnTokens, TokenCovariance
 
 COMPILED = "attnlaw.simulation._matrix_free.compiled"
 N, V, L = 40, 10, 6
@@ -17,6 +17,17 @@ ways = pytest.mark.parametrize(
     "compiled",
     [False, pytest.param(True, marks=needs_numba)],
 )
+
+
+class GivenTokens:
+    """Sequences of tokens in memory, handed out one after the other."""
+
+    def __init__(self, tokens):
+        self.n_samples, self._tokens, self._n_taken = len(tokens), tokens, 0
+
+    def take(self, n):
+        self._n_taken += n
+        return self._tokens[self._n_taken - n : self._n_taken]
 
 
 def covariance(tokens=TOKENS, weights=WEIGHTS, n_vocab=V, **options):

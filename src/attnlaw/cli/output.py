@@ -80,12 +80,12 @@ def save_text(path: Path, text: str) -> None:
         partial.write_text(text, encoding="utf-8")
 
 
-def save_picture(path: Path, picture: "Figure", dpi: int = 150) -> None:
+def save_picture(path: Path, picture: "Figure") -> None:
     """Write a matplotlib figure to a file, and free it."""
     import matplotlib.pyplot as plt
 
     with atomic_path(path) as partial:
-        picture.savefig(partial, dpi=dpi)
+        picture.savefig(partial, dpi=150)
     plt.close(picture)
 
 

@@ -152,7 +152,7 @@ def _best(W: Floats, U: Floats, J: Floats, n: int) -> tuple[Floats, Floats, Floa
     return W[leading], U[:, leading], J[leading]
 
 
-def cheap_starts(data: Sequences, rng: np.random.Generator, n_random: int = 4) -> Floats:
+def cheap_starts(data: Sequences, rng: np.random.Generator) -> Floats:
     """Return unit weights to start from, one in each row.
 
     The mean; the leading eigenvectors and the strongest pairs of τ_ll' = tr Ĉ_ll', which knows
@@ -162,7 +162,7 @@ def cheap_starts(data: Sequences, rng: np.random.Generator, n_random: int = 4) -
     traces = _traces(data.some(max(256, TRACE_NUMBERS // (L * data.shape[2])), rng))
     leading = np.linalg.eigh(traces)[1][:, ::-1].T[:3]
     pairs = _pairs(traces, np.sign(traces), 6)
-    W = np.concatenate([np.ones((1, L)), leading, pairs, rng.standard_normal((n_random, L))])
+    W = np.concatenate([np.ones((1, L)), leading, pairs, rng.standard_normal((4, L))])
     return np.asarray(W / np.linalg.norm(W, axis=1, keepdims=True))
 
 
@@ -355,8 +355,8 @@ def trained_weights(data: Sequences, labels: NDArray[np.integer[Any]]) -> Floats
     return np.asarray(w / total) if total > 0 else np.full(L, 1 / L)
 
 
-def _ridge(X: NDArray[Any], Y: Floats, ridge: float = 0.1) -> Floats:
-    """Return coefficients of a ridge regression, λ in units of the mean variance."""
+def _ridge(X: NDArray[Any], Y: Floats) -> Floats:
+    """Return coefficients of a ridge regression, λ a tenth of the mean variance."""
     from scipy.linalg import cho_factor, cho_solve
 
     n = len(X)
@@ -365,5 +365,5 @@ def _ridge(X: NDArray[Any], Y: Floats, ridge: float = 0.1) -> Floats:
     H = (X.T @ (Y - Y.mean(axis=0)).astype(X.dtype)).astype(np.float64) / n
     if not np.trace(S) > 0:
         return np.zeros_like(H)
-    S[np.diag_indices_from(S)] += ridge * np.trace(S) / len(S)
+    S[np.diag_indices_from(S)] += 0.1 * np.trace(S) / len(S)
     return np.asarray(cho_solve(cho_factor(S, check_finite=False), H, check_finite=False))

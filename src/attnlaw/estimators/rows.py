@@ -139,7 +139,7 @@ def corpus_spectrum(found: CorpusStatistics, *, centred: bool) -> SampleSpectrum
     return SampleSpectrum(_falling(np.linalg.eigvalsh(S)), mean, varying, S, None)
 
 
-def heavy_tokens(scores: Floats, tokens: Any, most: int = 5) -> tuple[list[int], float]:
+def heavy_tokens(scores: Floats, tokens: Any) -> tuple[list[int], float]:
     """Return the few tokens whose presence explains a component best, and how much of it."""
     ids = np.asarray(tokens)
     present = ids >= 0
@@ -153,7 +153,7 @@ def heavy_tokens(scores: Floats, tokens: Any, most: int = 5) -> tuple[list[int],
     spread = share * (1 - share) * scores.var()
     with np.errstate(invalid="ignore", divide="ignore"):
         explained = np.where(spread > 0, covariance**2 / spread, 0.0)
-    best = np.argsort(-explained)[:most]
+    best = np.argsort(-explained)[:5]
     best = best[explained[best] > 0.05]
     if not len(best):
         return [], 0.0
@@ -259,7 +259,7 @@ def norm_dispersion(rows: NDArray[Any], centre: Floats) -> float:
 
 
 def in_doubt(rows: NDArray[Any], scores: Floats, vocab_ratio: float) -> NDArray[np.bool_]:
-    """Tell which components may be a single long token, or a column wider than the others.
+    """Return which components may be a single long token, or a column wider than the others.
 
     Parameters
     ----------

@@ -242,7 +242,7 @@ def shown(value: Any, digits: int = 4) -> str:
     return f"{number:.{digits}g}"
 
 
-def tex(value: Any, digits: int = 4) -> str:
+def tex(value: Any) -> str:
     r"""Write a number for a formula.
 
     Examples
@@ -250,7 +250,7 @@ def tex(value: Any, digits: int = 4) -> str:
     >>> print(tex(1.5e-7))
     1.5 \times 10^{-7}
     """
-    text = shown(value, digits).replace("∞", r"\infty")
+    text = shown(value).replace("∞", r"\infty")
     if "e" in text:
         mantissa, exponent = text.split("e")
         text = rf"{mantissa} \times 10^{{{int(exponent)}}}"

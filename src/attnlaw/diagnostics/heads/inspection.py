@@ -329,13 +329,12 @@ class _Steps:
     def __init__(self, tell: Callable[[float], None] | None, n_loops: int, until: float) -> None:
         self.tell, self.loops, self.until, self.done = tell, n_loops, until, 0
 
-    def over(self, items: Any, length: int | None = None) -> Any:
+    def over(self, items: Any) -> Any:
         """Go through items, telling the share that is done after each."""
-        total = len(items) if length is None else length
         for k, item in enumerate(items, start=1):
             yield item
             if self.tell is not None:
-                self.tell(self.until * (self.done + k / total) / self.loops)
+                self.tell(self.until * (self.done + k / len(items)) / self.loops)
         self.done += 1
 
     def rest(self, share: float) -> None:

@@ -57,9 +57,6 @@ class TokenRun:
     chained : bool
         Where there is one covariance and nothing but the newest images of the table is needed,
         forget the others, see `LazyGaussian`.
-    n_steps : int
-        For how many steps to make room at first; for more where moving would take long, as
-        memory that is not used costs nothing.
     """
 
     sweep = staticmethod(sweep_eigenpairs)
@@ -72,7 +69,6 @@ class TokenRun:
         *,
         with_spikes: bool = False,
         chained: bool = True,
-        n_steps: int = 16,
     ) -> None:
         if not isinstance(noise.covariance.gram, CompiledGram):
             raise TypeError("noise must have compiled products.")
@@ -83,7 +79,8 @@ class TokenRun:
             dimension,
             seeded_state(rng),
             block=block,
-            n_steps=4 * n_steps if self._gram.is_large else n_steps,
+            # more where moving would take long: memory that is not used costs nothing
+            n_steps=64 if self._gram.is_large else 16,
             is_chain=chained and len(noise.matrices) == 1 and not with_spikes,
         )
         V = noise.rows.size

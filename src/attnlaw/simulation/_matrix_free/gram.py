@@ -24,7 +24,6 @@ from attnlaw.simulation.signs import sample_signs, sign_groups
 __all__ = [
     "CompiledGram",
     "DrawnTokens",
-    "GivenTokens",
     "PlainGram",
     "TiledGram",
     "TokenCovariance",
@@ -42,18 +41,6 @@ class TokenSource(Protocol):
 
     def take(self, n: int) -> NDArray[np.integer]:
         """Return the next n sequences: row of the table at every position, (n, length)."""
-
-
-class GivenTokens:
-    """Sequences of tokens in memory, shape (N, length), as a `TokenSource`."""
-
-    def __init__(self, tokens: NDArray[np.integer]) -> None:
-        self.n_samples, self._tokens, self._n_taken = len(tokens), tokens, 0
-
-    def take(self, n: int) -> NDArray[np.integer]:
-        """Return the next n sequences."""
-        self._n_taken += n
-        return self._tokens[self._n_taken - n : self._n_taken]
 
 
 class DrawnTokens:
@@ -106,7 +93,7 @@ class DrawnTokens:
 
 
 def smallest_kind(n_vocab: int) -> type[np.unsignedinteger]:
-    """Return the shortest kind of number that tells so many tokens apart."""
+    """Return the shortest kind of number that can number so many tokens."""
     return np.uint16 if n_vocab <= 2**16 else np.uint32
 
 
@@ -134,12 +121,13 @@ class TokenCovariance:
 
     Examples
     --------
-    >>> from attnlaw.simulation._matrix_free.gram import GivenTokens
-    >>> tokens, w = GivenTokens(np.array([[0, 1], [1, 1]])), np.array([[0.5, 0.5]])
-    >>> K = TokenCovariance(tokens, 2, w, centred=False, dtype=np.float64)
-    >>> K.multiply(np.eye(2), (0, 0))
-    array([[0.125, 0.125],
-           [0.125, 0.625]])
+    Weights that sum to one pool a table of ones to ones, and 1ᵀK1 = 1:
+
+    >>> rng = np.random.default_rng(0)
+    >>> tokens, w = DrawnTokens(np.eye(3), 100, 8, rng, compiled=False), np.full((1, 3), 1 / 3)
+    >>> K = TokenCovariance(tokens, 8, w, centred=False, dtype=np.float64)
+    >>> float(K.multiply(np.ones((8, 1)), (0,)).sum().round(12))
+    1.0
     """
 
     def __init__(
@@ -264,7 +252,7 @@ class CompiledGram:
         return self._split_product(first, self.weights / self._count, ones)
 
     def _split_product(self, weights: Vectors, scaled: Vectors, table: Vectors) -> Vectors:
-        """Return the product of any number of columns, by the widths that the kernels know."""
+        """Return the product of any number of columns, by the widths that the kernels have."""
         n, widths = table.shape[1], self._products.WIDTHS
         products = []
         for start in range(0, n, widths[-1]):

@@ -231,7 +231,7 @@ class StreamedGaussian(LazyGaussian):
     ----------
     rows : FullSpace
         The space of the rows' side.
-    n_columns, rng, n_first, chained
+    n_columns, rng, chained
         As in `LazyGaussian`.
     """
 
@@ -241,11 +241,10 @@ class StreamedGaussian(LazyGaussian):
         n_columns: int,
         rng: np.random.Generator,
         *,
-        n_first: int = 1,
         chained: bool = False,
     ) -> None:
         self._stream, self._kind = Stream(rng), rows.dtype
-        super().__init__(rows, n_columns, rng, n_first=n_first, chained=chained)
+        super().__init__(rows, n_columns, rng, chained=chained)
 
     def _gaussian(self, n: int) -> Vectors:
         numbers = self._stream.normal(n * self.rows.size)

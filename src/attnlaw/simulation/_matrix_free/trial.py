@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from attnlaw._checks import Floats, invalid_argument
 from attnlaw.models import PooledSequences, Vocabulary
@@ -120,7 +120,6 @@ def matrix_free_trial(
     dimension: int,
     rng: np.random.Generator,
     *,
-    dtype: DTypeLike = np.float32,
     tolerance: float | None = None,
     compiled: bool | None = None,
 ) -> Spike:
@@ -130,9 +129,6 @@ def matrix_free_trial(
     ----------
     model, dimension, rng
         What is drawn, at which size, from which randomness.
-    dtype : float32 or float64
-        Precision of vectors as long as the vocabulary. Single precision leaves errors of about
-        1e-6, far below the differences between trials.
     tolerance : float or None
         See `find_spikes`: eigenvalues and overlaps with the signal err by about this,
         `sample_overlap` by about its root. None stands for 0.0025/d: the root is then a
@@ -145,7 +141,8 @@ def matrix_free_trial(
     The tokens are drawn, the table is not: `LazyGaussian` draws its products with the vectors
     that block Lanczos needs, for the covariances of the sample, of its bulk and of the
     population together, from one and the same table. The joint law of all fields is that of
-    the direct simulation; it uses different random draws.
+    the direct simulation; it uses different random draws. Vectors as long as the vocabulary are
+    in single precision: errors of about 1e-6 are far below the differences between trials.
 
     Where tokens differ, the most aligned with the signal of the `n_candidates` leading eigenpairs
     is taken. Where some stand out these crowd at the edge of the bulk, and Lanczos takes more
@@ -155,7 +152,7 @@ def matrix_free_trial(
     weights, words = model.weights[None], _differing_tokens(model)
     noise: Noise
     if words is not None:
-        noise = VocabularyNoise(model, words, dimension, rng, dtype)
+        noise = VocabularyNoise(model, words, dimension, rng)
         names = ["sample", "population", "bulk"]
     elif V == 0:
         noise, names = FreshNoise(model, dimension, rng, weights), ["sample"]
@@ -164,7 +161,7 @@ def matrix_free_trial(
         names = ["sample", "population"]
     else:
         matrices = sample_and_population(model, V)
-        noise = TokenNoise(model, dimension, rng, weights, matrices, dtype, compiled)
+        noise = TokenNoise(model, dimension, rng, weights, matrices, compiled=compiled)
         names = ["sample", "population", "bulk"]
     has_two_spikes = isinstance(noise, TokenNoise) and not model.centred
 
