@@ -107,11 +107,8 @@ def accuracy_of_sequences(
     if ridge is None and classifier == "ridge":
         raise invalid_argument("ridge", "given for classifier='ridge'", ridge)
     largest = max(1.0, float(np.max(model.vocab_ratio)), float(np.max(model.sample_ratio)))
-    lam = checked_ridge(model.noise_gain * (largest if classifier == "ridge" else 1.0), ridge)
-    try:
-        np.broadcast_shapes(lam.shape, model.shape)
-    except ValueError:
-        raise invalid_argument("ridge", f"broadcastable to {model.shape}", lam) from None
+    factor = largest if classifier == "ridge" else 1.0
+    lam = checked_ridge(model.noise_gain * factor, ridge, model.shape)
     delta, gamma, norm, lam = np.broadcast_arrays(
         model.vocab_ratio, model.sample_ratio, model.signal_norm, lam
     )
@@ -165,10 +162,18 @@ def _token_score(
     return score(spikes, kappa, label, norm, delta, gamma)
 
 
-def checked_ridge(noise_gain: float, ridge: ArrayLike | None) -> Floats:
-    """Return λ, not so small beside κ max(1, δ, γ) that 1 − δp is rounded away; 1 if left out."""
+def checked_ridge(noise_gain: float, ridge: ArrayLike | None, shape: tuple[int, ...]) -> Floats:
+    """Return λ, which broadcasts with a model of this shape; 1 if it is left out.
+
+    It is not so small beside κ max(1, δ, γ) that 1 − δp is rounded away.
+    """
     bounds = {"above": 0.0, "at_least": LEAST_RIDGE * noise_gain, "at_most": 1e60}
-    return np.asarray(real("ridge", 1.0 if ridge is None else ridge, **bounds))
+    lam = np.asarray(real("ridge", 1.0 if ridge is None else ridge, **bounds))
+    try:
+        np.broadcast_shapes(lam.shape, shape)
+    except ValueError:
+        raise invalid_argument("ridge", f"broadcastable to {shape}", lam) from None
+    return lam
 
 
 def _ridge_score(

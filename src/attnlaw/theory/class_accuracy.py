@@ -21,7 +21,7 @@ from attnlaw.results import ClassAccuracy
 from attnlaw.theory.accuracy import checked_ridge
 from attnlaw.theory.verbs import predict_accuracy
 
-__all__ = ["largest_score_probability"]
+__all__ = ["class_contrasts", "largest_score_probability"]
 
 CLASSIFIERS = ("ridge", "centroid", "discriminant")
 N_POINTS = 2**12  # of the low-discrepancy sequence; the error in an accuracy is below 3e-4
@@ -67,8 +67,8 @@ def accuracy_of_classes(
         V_c = V̄ + Γ₁[η₁(1−PA)X_c(1−PA) + Σ_{g>1} η_gW_g² AX_cA]/(1 − Γ₁Ση_g²) ,
 
     X_c = ψ^cψ^cᵀ − 1: tokens of a class are met again in sequences of that class, so that the
-    noise depends on it (V_c = V̄ for Gaussian sampling). The other two classifiers are written
-    beside their code. Probabilities are integrated over the other groups' classes and the
+    noise depends on it (V_c = V̄ for Gaussian sampling). The other two classifiers have
+    theirs beside their code. Probabilities are integrated over the other groups' classes and the
     scores by a scrambled Sobol sequence with a fixed seed, smooth in every parameter.
 
     K is fixed and small beside d; classes have their exact shares in the training set. Where a
@@ -91,11 +91,7 @@ def accuracy_of_classes(
     choice("classifier", classifier, CLASSIFIERS)
     if ridge is None and classifier != "centroid":
         raise invalid_argument("ridge", f"given for classifier={classifier!r}", ridge)
-    lam = checked_ridge(model.noise_gain, ridge)
-    try:
-        np.broadcast_shapes(lam.shape, model.shape)
-    except ValueError:
-        raise invalid_argument("ridge", f"broadcastable to {model.shape}", lam) from None
+    lam = checked_ridge(model.noise_gain, ridge, model.shape)
     deltas, gammas, scales, lams = np.broadcast_arrays(
         model.vocab_ratio, model.sample_ratio, model.signal_scale, lam
     )
@@ -107,13 +103,8 @@ def accuracy_of_classes(
     return ClassAccuracy(accuracy=scalar_or_array(each @ model.shares), class_accuracies=each)
 
 
-class _Groups(NamedTuple):
-    weights: Floats  # W_g, that of position 1's group first
-    shares: Floats  # η_g: of the noise
-
-
-def _groups(model: PooledClasses) -> _Groups:
-    """Return the weight and the share of the noise of each group of positions."""
+def _groups(model: PooledClasses) -> tuple[Floats, Floats]:
+    """Return the weights W_g and shares of the noise η_g of groups of positions, 1's first."""
     R, w = np.round(model.correlation), model.weights
     if np.abs(R - model.correlation).max() > 1e-10:
         raise invalid_argument(
@@ -124,10 +115,10 @@ def _groups(model: PooledClasses) -> _Groups:
     members = R[np.argmax(R != 0, axis=1) == np.arange(len(w))]  # a row for each group
     weights, shares = members @ w, members @ w**2 / model.noise_gain
     used = (shares > 0) | (np.arange(len(weights)) == 0)
-    return _Groups(weights[used], shares[used])
+    return weights[used], shares[used]
 
 
-def _contrasts(shares: Floats) -> Floats:
+def class_contrasts(shares: Floats) -> Floats:
     """Return n (K, K−1), orthonormal columns orthogonal to √π: a Householder reflection."""
     root = np.sqrt(shares)
     v = root.copy()
@@ -145,69 +136,130 @@ class _Scores:
     each: Floats  # (K, K, K)
 
 
+class _Setting(NamedTuple):
+    """Classes, groups and ratios at one point; letters as in `accuracy_of_classes`."""
+
+    delta: float
+    gamma: float
+    kappa: float
+    P: float
+    alpha: float
+    W: Floats
+    eta: Floats
+    pi: Floats
+    psi: Floats
+    A_M: Floats
+    t: Floats  # eigenvalues of Σ
+    is_token: bool
+    table: Floats  # δ for tokens, else 0: noise that the class means share
+
+
 def _scores(
     model: PooledClasses, classifier: str, delta: float, gamma: float, scale: float, lam: float
 ) -> _Scores:
     """Return the law of the scores, in the limit."""
     W, eta = _groups(model)
-    pi, K, kappa = model.shares, model.n_classes, model.noise_gain
-    n, identity = _contrasts(pi), np.eye(K - 1)
+    pi, n = model.shares, class_contrasts(model.shares)
     U, psi = np.sqrt(pi)[:, None] * n, n / np.sqrt(pi)[:, None]
     A_M = scale * model.class_means.T @ U
     t = np.ones(len(A_M)) if model.noise_spectrum is None else model.noise_spectrum
-    P, alpha = float(W[0]), float(W @ W)
     is_token = model.sampling == "token"
-    table = delta * identity if is_token else 0 * identity  # noise that the class means share
+    table = (delta if is_token else 0) * np.eye(model.n_classes - 1)
+    numbers = delta, gamma, model.noise_gain, float(W[0]), float(W @ W)
+    setting = _Setting(*numbers, W, eta, pi, psi, A_M, t, is_token, table)
     if classifier == "centroid":
-        # s_k = x·x̄_k − ‖x̄_k‖²/2. With σ_i = mean tⁱ, G₀ = A_MᵀA_M + δσ₁, G₁ = κ(A_MᵀΣA_M + δσ₂):
-        # mean_k = Pφᵀ G₀ψ^k − [P²ψ^kᵀG₀ψ^k + γκσ₁/π_k]/2,  cov_kj = P²ψ^kᵀG₁ψ^j +
-        # [k=j](γκ²/π_k)[σ₂ + δσ₁²(1 − η₁ + η₁ share_k/π_k)]
-        s1, s2 = float(t.mean()), float(np.mean(t**2))
-        G0, G1 = A_M.T @ A_M + s1 * table, kappa * (A_M.T @ (A_M * t[:, None]) + s2 * table)
-        means = psi @ G0 @ psi.T
-        again = delta * s1**2 * (eta[0] if is_token else 0.0)
-        noise = gamma * kappa**2 / pi
-        return _Scores(
-            offset=-(P**2 * np.diag(means) + gamma * kappa * s1 / pi) / 2,
-            slope=P * G0 @ psi.T,
-            base=P**2 * psi @ G1 @ psi.T + np.diag(noise * (s2 + delta * s1**2 - again)),
-            each=_own(noise * again / pi),
-        )
+        return _centroid_scores(setting)
+    if classifier == "ridge":
+        return _ridge_scores(setting, U, _resolvents(setting, lam))
+    return _discriminant_scores(setting, _resolvents(setting, lam))
+
+
+def _centroid_scores(setting: _Setting) -> _Scores:
+    """Return the law of s_k = x·x̄_k − ‖x̄_k‖²/2.
+
+    With σ_i = mean tⁱ, G₀ = A_MᵀA_M + δσ₁ and G₁ = κ(A_MᵀΣA_M + δσ₂):
+
+        mean_k = Pφᵀ G₀ψ^k − [P²ψ^kᵀG₀ψ^k + γκσ₁/π_k]/2 ,
+        cov_kj = P²ψ^kᵀG₁ψ^j + [k=j](γκ²/π_k)[σ₂ + δσ₁²(1 − η₁ + η₁ share_k/π_k)] .
+    """
+    delta, gamma, kappa, P, _, _, eta, pi, psi, A_M, t, is_token, table = setting
+    s1, s2 = float(t.mean()), float(np.mean(t**2))
+    G0 = A_M.T @ A_M + s1 * table
+    G1 = kappa * (A_M.T @ (A_M * t[:, None]) + s2 * table)
+    means = psi @ G0 @ psi.T
+    again = delta * s1**2 * (eta[0] if is_token else 0.0)
+    noise = gamma * kappa**2 / pi
+    return _Scores(
+        offset=-(P**2 * np.diag(means) + gamma * kappa * s1 / pi) / 2,
+        slope=P * G0 @ psi.T,
+        base=P**2 * psi @ G1 @ psi.T + np.diag(noise * (s2 + delta * s1**2 - again)),
+        each=_own(noise * again / pi),
+    )
+
+
+class _Resolvents(NamedTuple):
+    """What ridge regression and discriminant analysis have in common."""
+
+    p1: float
+    omega: Floats  # Ω
+    omega_noise: Floats  # Ω_Σ
+    leverage: float  # Γ
+    own_class: float  # Γ₁/(1 − Γ₁Ση²), of tokens
+
+
+def _resolvents(setting: _Setting, lam: float) -> _Resolvents:
+    """Return Ω, Ω_Σ and Γ at the root τ of λ = κτ(1−δp₁)(1−γp₁)."""
+    delta, gamma, kappa, _, _, _, eta, _, _, A_M, t, is_token, table = setting
     tau = _root(t, delta, gamma, lam / kappa)
     p1, p2 = float(np.mean(t / (t + tau))), float(np.mean((t / (t + tau)) ** 2))
-    omega = A_M.T @ (A_M / (t + tau)[:, None]) + p1 * table
-    omega = omega / (kappa * (1 - delta * p1))
+    omega = (A_M.T @ (A_M / (t + tau)[:, None]) + p1 * table) / (kappa * (1 - delta * p1))
     omega_noise = A_M.T @ (A_M * (t / (t + tau) ** 2)[:, None]) + p2 * table
     omega_noise = omega_noise / (kappa * (1 - delta * p2))
     met_again = gamma * delta * p1**2  # Γ₁
     leverage = gamma * p2 * (1 - delta * p1) ** 2 / (1 - delta * p2) + met_again  # Γ
     own_class = met_again / (1 - met_again * float(eta @ eta)) if is_token else 0.0
-    if classifier == "ridge":
-        shrinkage = np.linalg.inv(identity + alpha * omega)  # Δ
-        A = P * omega @ shrinkage
-        A = (A + A.T) / 2
-        error = identity - 2 * P * A + alpha * A @ A
-        V = leverage * error + P**2 * shrinkage @ omega_noise @ shrinkage
-        V = V / (1 - leverage)
-        X = psi[:, :, None] * psi[:, None, :] - identity
-        B = identity - P * A
-        rest = float(eta[1:] @ W[1:] ** 2)
-        V_c = V + own_class * (eta[0] * B @ X @ B + rest * A @ X @ A)
-        return _Scores(offset=pi, slope=A @ U.T, base=np.zeros((K, K)), each=U @ V_c @ U.T)
-    # With ρ = 1/(1−γp₁), Δ = (1+(α−P²)Ω)⁻¹, Ω_w = ΩΔ and a₁ = η₁Γ₁/(1−Γ₁Ση²):
-    # mean_k = ρ[Pφᵀ Ω_wψ^k − P²ψ^kᵀΩ_wψ^k/2 − γp₁/(2π_k)] + log π_k,
-    # cov_kj = ρ²{P²ψ^kᵀΔΩ_ΣΔψ^j/(1−Γ) + [k=j](1/π_k)[Γ/(1−Γ) + a₁(share_k/π_k − 1)]}
-    rho, own_class = 1 / (1 - gamma * p1), eta[0] * own_class
-    shrinkage = np.linalg.inv(identity + (alpha - P**2) * omega)
+    return _Resolvents(p1, omega, omega_noise, leverage, own_class)
+
+
+def _ridge_scores(setting: _Setting, U: Floats, resolvents: _Resolvents) -> _Scores:
+    """Return the law of π + Uŝ; the formulas are those of `accuracy_of_classes`."""
+    _, _, _, P, alpha, W, eta, pi, psi, *_ = setting
+    identity = np.eye(len(pi) - 1)
+    _, omega, omega_noise, leverage, own_class = resolvents
+    shrinkage = np.linalg.inv(identity + alpha * omega)  # Δ
+    A = P * omega @ shrinkage
+    A = (A + A.T) / 2
+    error = identity - 2 * P * A + alpha * A @ A
+    V = leverage * error + P**2 * shrinkage @ omega_noise @ shrinkage
+    V = V / (1 - leverage)
+    X = psi[:, :, None] * psi[:, None, :] - identity
+    B = identity - P * A
+    rest = float(eta[1:] @ W[1:] ** 2)
+    V_c = V + own_class * (eta[0] * B @ X @ B + rest * A @ X @ A)
+    return _Scores(offset=pi, slope=A @ U.T, base=np.zeros((len(pi),) * 2), each=U @ V_c @ U.T)
+
+
+def _discriminant_scores(setting: _Setting, resolvents: _Resolvents) -> _Scores:
+    """Return the law of s_k = xᵀQx̄_k − x̄_kᵀQx̄_k/2 + log π_k, Q = (S_within + λ)⁻¹.
+
+    With ρ = 1/(1−γp₁), Δ = (1+(α−P²)Ω)⁻¹, Ω_w = ΩΔ and a₁ = η₁Γ₁/(1−Γ₁Ση²):
+
+        mean_k = ρ[Pφᵀ Ω_wψ^k − P²ψ^kᵀΩ_wψ^k/2 − γp₁/(2π_k)] + log π_k ,
+        cov_kj = ρ²{P²ψ^kᵀΔΩ_ΣΔψ^j/(1−Γ) + [k=j](1/π_k)[Γ/(1−Γ) + a₁(share_k/π_k − 1)]} .
+    """
+    _, gamma, _, P, alpha, _, eta, pi, psi, *_ = setting
+    p1, omega, omega_noise, leverage, own_class = resolvents
+    rho, a1 = 1 / (1 - gamma * p1), eta[0] * own_class
+    shrinkage = np.linalg.inv(np.eye(len(omega)) + (alpha - P**2) * omega)  # Δ
     within = omega @ shrinkage
     V = P**2 * psi @ (shrinkage @ omega_noise @ shrinkage) @ psi.T / (1 - leverage)
-    V = V + np.diag((leverage / (1 - leverage) - own_class) / pi)
+    V = V + np.diag((leverage / (1 - leverage) - a1) / pi)
     bias = P**2 * np.diag(psi @ within @ psi.T) + gamma * p1 / pi
     return _Scores(
         offset=np.log(pi) - rho / 2 * bias,
         slope=rho * P * within @ psi.T,
         base=rho**2 * V,
-        each=_own(rho**2 * own_class / pi**2),
+        each=_own(rho**2 * a1 / pi**2),
     )
 
 
@@ -256,7 +308,7 @@ class _Points:
 
         W, eta = _groups(model)
         pi, K = model.shares, model.n_classes
-        psi = _contrasts(pi) / np.sqrt(pi)[:, None]
+        psi = class_contrasts(pi) / np.sqrt(pi)[:, None]
         n_others = len(W) - 1
         sobol = qmc.Sobol(max(n_others + K - 2, 1), seed=0)
         u = sobol.random(N_POINTS if n_others + K > 2 else 1)

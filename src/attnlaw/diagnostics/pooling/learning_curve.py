@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnlaw._checks import Floats, invalid_argument, real_array
 from attnlaw.data.user_arrays import labels_array
+from attnlaw.theory.class_accuracy import class_contrasts
 
 __all__ = ["MULTIPLES", "RIDGES", "LearningCurve", "predict_learning_curve"]
 
@@ -155,10 +156,7 @@ class _LabelledSample:
     def of(X: Floats, labels: NDArray[np.intp]) -> "_LabelledSample":
         n, d = X.shape
         shares = np.bincount(labels) / n
-        root = np.sqrt(shares)
-        v = root.copy()
-        v[0] += 1.0  # a Householder reflection: columns orthogonal to √π
-        contrasts = (np.eye(len(v)) - np.outer(v, v) * 2 / (v @ v))[:, 1:]
+        root, contrasts = np.sqrt(shares), class_contrasts(shares)
         X = X - X.mean(axis=0)
         w, Q = np.linalg.eigh((X @ X.T if n <= d else X.T @ X) / n)
         kept = w > 1e-10 * max(float(w[-1]), np.finfo(float).tiny)
