@@ -2,9 +2,9 @@
 
 The entries of a head have a heavy tail: the largest of a row, about e^{β√(2 log n)}, may carry
 as much energy as all others. So the energy of the noise in a row is not its mean but a random
-variable. Given the query's norm, a row is n independent entries (exactly so), and the whole
-distribution of its energy is computed (`sum_of_copies`, by
-repeated doubling on grids that are even in the logarithm), the softmax's own normaliser included.
+variable. Given the query's norm, a row is exactly n independent entries, and the whole
+distribution of its energy is computed (`sum_of_copies`, by repeated doubling on grids that are
+even in the logarithm), the softmax's own normaliser included.
 """
 
 from typing import NamedTuple

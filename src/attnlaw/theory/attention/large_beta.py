@@ -1,7 +1,7 @@
 """Heads at large inverse temperature: where other laws end, and rows with single large entries.
 
 `warn_outside_regime` tells where a law stops being true, with the number that says so; mostly that
-is where a few entries rule a row. `cavity_law` goes on from there, and keeps these one by one.
+is where a few entries dominate a row. `cavity_law` holds there: it treats these one by one.
 
 A row is a softmax over n independent scores, given the query's norm r. Its K largest entries are
 those of the largest order statistics of n scores, exactly; the sums of all others are replaced by
@@ -44,7 +44,7 @@ __all__ = [
 _ROWS = 512
 _ENTRIES = 24
 _LEAST_ENTRIES = 6  # of each of several heads
-_FOR_MEAN = 8  # sweeps that tell how much energy a sink leaves
+_FOR_MEAN = 8  # sweeps from which the energy that a sink leaves is estimated
 _LEAST_ROWS = 128  # a power of two, like the number of rows
 _SWEEPS = 40
 _CAUSAL_ROWS = 768  # at most, of a causal head; with fewer tokens each has its row
@@ -73,7 +73,7 @@ def warn_outside_regime(model: SelfAttention, order: str) -> None:
         if order == "tokens" and beta > _MOST_CAUSAL_BETA:
             warn_regime(
                 f"inverse_temperature {beta:g} is above {_MOST_CAUSAL_BETA:g}: single entries "
-                'rule the rows of a causal head, and a law of order "tokens" is off by about '
+                'dominate rows of a causal head, and a law of order "tokens" is off by about '
                 '0.05 at 2 and 0.2 at 4; order "cavity" is for heads without window or slope.',
             )
         seen = _effective_length(model)
@@ -106,7 +106,7 @@ def normaliser_variance(model: SelfAttention) -> float:
     Notes
     -----
     E e^{β²r²} = (1 − 2β²/d_k)^{−d_k/2}, which tends to e^{β²}; at about β = √(log n) one entry
-    rules the normaliser and no expansion of the softmax holds. Infinite when 2β² ≥ d_k.
+    dominates the normaliser and no expansion of the softmax holds. Infinite when 2β² ≥ d_k.
 
     Examples
     --------
@@ -262,31 +262,11 @@ def _rows_of_heads(model: SelfAttention, lengths: NDArray[np.intp], sweep: int) 
 
 def _heavy_rows(model: SelfAttention, lengths: NDArray[np.intp], sweep: int) -> HeavyRows:
     """Rows with the given numbers of entries, of which all but one are kept if they are few."""
-    d, P = model.head_dimension, lengths.size
+    P = lengths.size
     K = min(max(_ENTRIES // model.n_heads, _LEAST_ENTRIES), int(lengths.max()) - 1)
     u = weyl_points(1 + P * sweep, P, (3 if model.causal else 2) * K + 2)
-    even = u[:, [*range(K), -2]]
-    within = (P * even) % 1 if model.causal else 0.5
-    ranks = np.argsort(np.argsort(even, axis=0), axis=0)
-    strata = (ranks + within) / P  # each coordinate evenly
+    x, spread, columns = _largest_scores(model, lengths, K, u)
     i, kept = lengths[:, None], np.minimum(K, lengths - 1)
-    # upper tails of the order statistics: 1 − v_k = Π (uniform)^{1/(i−j)}
-    left = np.maximum(i - np.arange(K), 1)
-    tails = -np.expm1(np.cumsum(np.log(strata[:, :K]) / left, axis=1))
-    other = max((d - 1) / 2, 1e-9)  # half the dimensions across the query
-    if model.qk_norm:
-        sine = betaincinv(other, 0.5, 2 * np.minimum(tails, 1 - tails))  # squared
-        x = np.asarray(np.sign(0.5 - tails) * np.sqrt(d * (1 - sine)), dtype=float)
-        spread = np.full(P, model.inverse_temperature)
-        place = u[:, K : 2 * K]
-    else:
-        x = np.asarray(-ndtri(tails), dtype=float)
-        spread = model.inverse_temperature * np.sqrt(2 * gammaincinv(d / 2, strata[:, -1]) / d)
-        place = _norm_places(d, x, u[:, K : 2 * K])
-    if model.causal:
-        columns = _columns_before(u[:, 2 * K : 3 * K], place)
-    else:
-        columns = np.minimum((P * place).astype(np.intp), P - 1)
     largest = x[np.arange(P), np.maximum(kept - 1, 0)]  # of those not kept, an upper bound
     top = spread * x[:, 0]
     is_kept = np.arange(K) < kept[:, None]
@@ -307,6 +287,36 @@ def _heavy_rows(model: SelfAttention, lengths: NDArray[np.intp], sweep: int) -> 
         left = total / (total + sink)
         return HeavyRows(squares * left[:, None] ** 2, rest * left**2, columns, offsets * left)
     return HeavyRows(squares, rest, columns, offsets)
+
+
+def _largest_scores(
+    model: SelfAttention, lengths: NDArray[np.intp], K: int, u: Floats
+) -> tuple[Floats, Floats, NDArray[np.intp]]:
+    """Return the K largest scores of each row, β times its query's norm, and the scores' columns.
+
+    From evenly distributed points, the rows of u. The k-th order statistic of i scores has the
+    upper tail v_k, 1 − v_k = Π_{j<k} (uniform)^{1/(i−j)}.
+    """
+    d, P = model.head_dimension, lengths.size
+    even = u[:, [*range(K), -2]]
+    within = (P * even) % 1 if model.causal else 0.5
+    ranks = np.argsort(np.argsort(even, axis=0), axis=0)
+    strata = (ranks + within) / P  # each coordinate evenly
+    left = np.maximum(lengths[:, None] - np.arange(K), 1)
+    tails = -np.expm1(np.cumsum(np.log(strata[:, :K]) / left, axis=1))
+    if model.qk_norm:
+        other = max((d - 1) / 2, 1e-9)  # half the dimensions across the query
+        sine = betaincinv(other, 0.5, 2 * np.minimum(tails, 1 - tails))  # squared
+        x = np.asarray(np.sign(0.5 - tails) * np.sqrt(d * (1 - sine)), dtype=float)
+        spread = np.full(P, model.inverse_temperature)
+        place = u[:, K : 2 * K]
+    else:
+        x = np.asarray(-ndtri(tails), dtype=float)
+        spread = model.inverse_temperature * np.sqrt(2 * gammaincinv(d / 2, strata[:, -1]) / d)
+        place = _norm_places(d, x, u[:, K : 2 * K])
+    if model.causal:
+        return x, spread, _columns_before(u[:, 2 * K : 3 * K], place)
+    return x, spread, np.minimum((P * place).astype(np.intp), P - 1)
 
 
 def _norm_places(d: int, x: Floats, u: Floats) -> Floats:

@@ -85,25 +85,16 @@ def predict_attention(model: SelfAttention, order: str = "auto") -> AttentionSpe
         return _predict_causal(model, order)
     model = by_input_spectrum(model)
     law = law_of_attention(model, order)
-    n = model.n_tokens
-    finite = order in ("auto", "norms", "tokens") and model.head_dimension >= 3
-    scale, beta = small_scale(model.inverse_temperature)
-    finite = finite and model.input_spectrum is None and scale > 0
-    outside = _term_share(law)
-    head = replace(model, inverse_temperature=beta)
-    if not outside:
-        energy = 0.0
-    elif finite and order != "norms":
-        energy = outside * scale**2 * tokens_term_energy(head)  # of the fourth order in β
-    else:
-        energy = scale**2 * (norms_profile if finite else first_profile)(head).term_energy
+    n, share = model.n_tokens, _term_share(law)
+    is_finite = order in ("auto", "norms", "tokens") and model.head_dimension >= 3
+    is_finite = is_finite and model.input_spectrum is None
+    is_finite = is_finite and small_scale(model.inverse_temperature)[0] > 0
+    by_tokens = is_finite and order != "norms"
+    energy = _term_energy(model, share, is_finite=is_finite, by_tokens=by_tokens)
     strength, mean = n * energy, law.moment(1)
     m1 = mean + energy
-    edge = (
-        float(law.quantile(1 - 0.5 / n))
-        if outside < 1 or (finite and order != "norms")
-        else law_top(law)
-    )
+    is_sharp = share == 1 and not by_tokens
+    edge = law_top(law) if is_sharp else float(law.quantile(1 - 0.5 / n))
     top = 1 + energy + m1 / n
     return AttentionSpectrum(
         mean_square=m1,
@@ -114,6 +105,17 @@ def predict_attention(model: SelfAttention, order: str = "auto") -> AttentionSpe
         squared_frobenius_norm=1 + m1,
         stable_rank=(1 + m1) / top,
     )
+
+
+def _term_energy(model: SelfAttention, share: float, *, is_finite: bool, by_tokens: bool) -> float:
+    """Mean energy τ/n of a row in the key-norm term, of the fourth order in β."""
+    if share == 0:
+        return 0.0
+    scale, beta = small_scale(model.inverse_temperature)
+    head = replace(model, inverse_temperature=beta)
+    if by_tokens:
+        return share * scale**2 * tokens_term_energy(head)
+    return scale**2 * (norms_profile if is_finite else first_profile)(head).term_energy
 
 
 def _term_share(law: Law) -> float:

@@ -17,6 +17,7 @@ For i → ∞ the energy and c² tend to E g²/(E g)² and (E[g p(x)]/E g)², if
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnlaw._checks import Floats
 from attnlaw.theory.attention.kernel import (
@@ -274,8 +275,6 @@ def decayed_energies(
     >>> bool(np.abs(flat - row_energies(kernel, lengths)).max() < 1e-5)
     True
     """
-    from scipy.interpolate import CubicSpline
-
     lengths = np.asarray(lengths)
     norms = kernel.norms if norms is None else norms
     short = lengths <= 2 * _LAGS
@@ -291,30 +290,35 @@ def decayed_energies(
     lags = np.arange(0, min(int(lengths.max()), int(30 / slope) + 1), step)
     v = np.exp(-slope * (lags + 0.5 * (step - 1)))
     last = np.clip(np.round(lengths / step).astype(int), 1, lags.size) - 1
+    spreads = np.minimum(kernel.row_beta * norms, _FROZEN)
+    energies = [_decayed_energy(b * x, weights, v, step, last) for b in spreads]
+    return np.maximum(np.stack(energies, axis=1), 0.0)
+
+
+def _decayed_energy(
+    log_entries: Floats, weights: Floats, v: Floats, step: int, last: NDArray[np.intp]
+) -> Floats:
+    """Return `decayed_energies` of one query; rows end at `last`, v_j is of `step` entries."""
+    from scipy.interpolate import CubicSpline
+
     total, squares = step * np.cumsum(v)[last], step * np.cumsum(v * v)[last]
-    fine = 0.1
-    result = np.empty((last.size, norms.size))
-    for j, r in enumerate(norms):
-        logs = min(kernel.row_beta * r, _FROZEN) * x
-        logs = logs - logs.max()
-        g = np.exp(logs)
-        log_u = np.arange(-np.log(total.max()) - 34.0, min(-logs.min() + 4.0, 340.0), fine)
-        with np.errstate(under="ignore"):
-            decay = np.exp(-np.outer(np.exp(log_u), g))
-        phi = np.maximum(decay @ weights, 1e-300)
-        table = np.stack(
-            [np.log(phi), decay @ (weights * g) / phi, decay @ (weights * g * g) / phi]
-        )
-        below = np.maximum(log_u[:, None] + np.log(v), log_u[0])  # log(v_j t)
-        log_phi, one, two = CubicSpline(log_u, table, axis=1)(below)
-        share = step * v**2
-        Phi = np.exp(np.maximum(step * np.cumsum(log_phi, axis=1)[:, last], -700.0))
-        t = np.exp(log_u)[:, None]
-        second = (t * t * Phi * np.cumsum(share * two, axis=1)[:, last]).sum(axis=0) * fine
-        first = (t * Phi * np.cumsum(share * one, axis=1)[:, last]).sum(axis=0) * fine / total
-        mean_square = squares / total**2
-        result[:, j] = (second - 2 * first) / mean_square + 1
-    return np.maximum(result, 0.0)
+    logs = log_entries - log_entries.max()
+    g = np.exp(logs)
+    fine = 0.1  # step of log t
+    log_t = np.arange(-np.log(total.max()) - 34.0, min(-logs.min() + 4.0, 340.0), fine)
+    with np.errstate(under="ignore"):
+        decay = np.exp(-np.outer(np.exp(log_t), g))
+    phi = np.maximum(decay @ weights, 1e-300)
+    table = np.stack([np.log(phi), decay @ (weights * g) / phi, decay @ (weights * g * g) / phi])
+    below = np.maximum(log_t[:, None] + np.log(v), log_t[0])  # log(v_j t)
+    log_phi, one, two = CubicSpline(log_t, table, axis=1)(below)  # log φ, ψ₁/φ, ψ₂/φ
+    share = step * v**2
+    Phi = np.exp(np.maximum(step * np.cumsum(log_phi, axis=1)[:, last], -700.0))
+    t = np.exp(log_t)[:, None]
+    second = (t * t * Phi * np.cumsum(share * two, axis=1)[:, last]).sum(axis=0) * fine
+    first = (t * Phi * np.cumsum(share * one, axis=1)[:, last]).sum(axis=0) * fine / total
+    mean_square = squares / total**2
+    return np.asarray((second - 2 * first) / mean_square + 1)
 
 
 def finite_rows(
