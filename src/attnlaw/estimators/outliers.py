@@ -37,8 +37,8 @@ SHOWN_BEYOND = 4  # p-values reported after the first that is not significant
 LOOK_AHEAD = 10  # eigenvalues behind which a close group of outliers may end
 CLEAR_OUTLIER = 15.0  # units beyond the edge, left out when the tail of the bulk is looked at
 DOMINANT = 0.2  # share of the trace
-LEAST_TOLD = 4  # eigenvalues from which V and an outlier can be told apart
-LEAST_BULK = 8  # eigenvalues below the one in question from which a tail can be told
+LEAST_RANK = 4  # eigenvalues from which V and an outlier can be distinguished
+LEAST_BULK = 8  # eigenvalues below the one in question from which a tail is estimated
 IN_DOUBT, LONG = 1.0, 3.0  # standard deviations of the tail gap at which the null is widened
 MOST_DOUBT = 8.0  # beyond it, the comparison with the eigenvalues below decides alone
 WIDENING = 2.5  # units of the edge's fluctuations for each of them
@@ -73,9 +73,7 @@ class OutlierTest(Record):
     misfit: float  # KS distance of the bulk from the null law; NaN where there is no such law
     population_eigenvalues: Floats  # ℓ: where each outlier lies in the population
     shrunken_eigenvalues: Floats  # what the sample eigenvector really holds of the population
-    squared_overlaps: (
-        Floats  # predicted, of the sample eigenvector with the direction of the spike
-    )
+    squared_overlaps: Floats  # predicted, of the sample eigenvector with the spike's direction
     spike_ratios: Floats  # ρ: strength of the spike over the noise level
     spike_ratio_errors: Floats  # standard errors of ρ, from the sampling of N rows
     notes: tuple[str, ...] = ()  # what the answer rests on if the null was chosen from the data
@@ -159,15 +157,9 @@ def outlier_test(
     >>> found.noise, found.n_signals, round(found.vocab_ratio, 2)
     ('tokens', 1, 0.0)
     """
-    values = converted("eigenvalues", eigenvalues)
-    values = np.sort(real_array("eigenvalues", values, ndim=1))[::-1]
-    d, N = len(values), count("n_samples", n_samples, at_least=2)
-    if d == 0 or values[0] <= 0 or values[-1] < -1e-6 * values[0]:
-        raise invalid_argument("eigenvalues", "not negative, and not all zero", values.tolist())
-    refuse_extremes("eigenvalues", values[0])
-    values = np.maximum(values, 0.0)
+    values, N = _falling(eigenvalues), count("n_samples", n_samples, at_least=2)
     level = scalar("level", level, above=0, below=1)
-    rank = min(d, N - centred)
+    d, rank = len(values), min(len(values), N - centred)
     most = max(1, (rank - 1) // 2)
     if max_signals is not None:
         most = min(most, count("max_signals", max_signals, at_least=0))
@@ -178,40 +170,48 @@ def outlier_test(
             words = f"at least {SPACINGS + 2} that are not zero when noise={kind!r}"
             raise invalid_argument("eigenvalues", words, rank)
         most = min(most, rank - SPACINGS - 1)
-    heavy, doubtful = np.full(d, 3.0), np.zeros(d, dtype=bool)
+    kurtosis, doubtful = np.full(d, 3.0), np.zeros(d, dtype=bool)
     if score_kurtosis is not None:
-        heavy[: np.size(score_kurtosis)] = score_kurtosis
+        kurtosis[: np.size(score_kurtosis)] = score_kurtosis
     if in_doubt is not None:
         doubtful[: np.size(in_doubt)] = in_doubt
     steps: list[_Step] = []
-    p_values: list[float] = []
-    n_signals, running = 0, True
-    while len(steps) <= most and (running or len(steps) < n_signals + 1 + SHOWN_BEYOND):
-        k = len(steps)
-        if k >= rank - 1 or (kind in EXPONENTS and k > rank - SPACINGS - 1):
+    n_signals = 0
+    # one after the other while each is significant, then a few more whose p-values are shown
+    for k in range(min(most + 1, rank - 1)):
+        if k > n_signals + SHOWN_BEYOND:
             break
-        step = nulls.step(kind, k, kurtosis=float(heavy[k]), in_doubt=bool(doubtful[k]))
+        step = nulls.step(kind, k, kurtosis=float(kurtosis[k]), in_doubt=bool(doubtful[k]))
         steps.append(step)
-        p_values.append(max(step.p_value, *p_values[-1:]) if p_values else step.p_value)
-        running = running and p_values[-1] <= level and k < most
-        n_signals += running
+        if n_signals == k < most and step.p_value <= level:
+            n_signals += 1
     last = steps[min(n_signals, len(steps) - 1)] if steps else nulls.step(kind, 0)
     notes = []
     if any(step.widened for step in steps[: n_signals + 1]):
         notes.append(LONG_TAIL)
-    elif kind == "auto" and rank < LEAST_TOLD:
+    elif kind == "auto" and rank < LEAST_RANK:
         notes.append(TOO_FEW)
     elif kind == "auto" and n_signals and nulls.spacing_p_value("long-tailed", 0) > level:
         notes.append(TOKENS_ALIKE)
     return OutlierTest(
         eigenvalues=values,
         n_signals=n_signals,
-        p_values=np.array(p_values),
+        p_values=np.maximum.accumulate([step.p_value for step in steps]),
         noise=last.noise,
         sample_ratio=d / N,
         notes=tuple(notes),
         **nulls.described(last, n_signals),
     )
+
+
+def _falling(eigenvalues: ArrayLike) -> Floats:
+    """Return checked eigenvalues, the largest first, without rounding errors below 0."""
+    values = converted("eigenvalues", eigenvalues)
+    values = np.sort(real_array("eigenvalues", values, ndim=1))[::-1]
+    if len(values) == 0 or values[0] <= 0 or values[-1] < -1e-6 * values[0]:
+        raise invalid_argument("eigenvalues", "not negative, and not all zero", values.tolist())
+    refuse_extremes("eigenvalues", values[0])
+    return np.maximum(values, 0.0)
 
 
 def n_dominant(eigenvalues: Floats, n_samples: int) -> int:
@@ -277,7 +277,7 @@ class _Nulls:
         """Compare eigenvalue k with noise, the k before it being outliers."""
         if kind in EXPONENTS:
             return _Step(self.spacing_p_value(kind, k), kind, 0.0)
-        if kind == "auto" and min(len(self.values), self.n_samples) - k < LEAST_TOLD:
+        if kind == "auto" and min(len(self.values), self.n_samples) - k < LEAST_RANK:
             return _Step(1.0, "tokens", 0.0)
         test, level = self.test(kind, k)
         ratio = float(self.values[k]) / level
