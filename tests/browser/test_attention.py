@@ -32,7 +32,7 @@ def test_a_head_is_predicted_and_drawn(open_page):
 def test_beyond_breakdown_the_page_shows_heads_of_that_size(open_page):
     page = open_page("/attention?inverse_temperature=4&n_tokens=100&n_draws=2&seed=1")
     body = page.locator("body")
-    expect(body).to_contain_text("single entries rule their rows", timeout=60_000)
+    expect(body).to_contain_text("single entries dominate their rows", timeout=60_000)
     head = al.SelfAttention(n_tokens=100, head_dimension=64, inverse_temperature=4.0)
     expect_reading(page, "attention-reading-bulk_edge", shown(al.predict(head).bulk_edge))
     page.locator("#attention-run").click()

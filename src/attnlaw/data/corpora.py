@@ -155,7 +155,7 @@ class Corpus:
 
     @cached_property
     def _kind(self) -> tuple[tuple[int, ...], bool]:
-        """Shape of a sequence, and whether it is of whole numbers; arrays know without a read."""
+        """Shape of a sequence, and whether it is of whole numbers; of arrays without a read."""
         part = self.chunks[0][0]
         if _suffix(self.sources[part]) in (*LINES, *TABULAR):
             values = next(iter(self.blocks(0))).values

@@ -153,7 +153,7 @@ def _introduction(is_limit: bool) -> str:
             "that knows their finite width and number of tokens."
         )
     return (
-        "Beyond √(log n) single entries rule their rows and the limit says nothing: law and "
+        "Beyond √(log n) single entries dominate their rows and the limit says nothing: law and "
         "numbers are those of heads of this size. Draw heads to see them beside it."
     )
 
@@ -264,7 +264,7 @@ $$\bigl(\theta_2\,\mathrm{{MP}}_{{{ratio}}}\boxplus(\theta_1-\theta_2)\bigr)
 
 {power} up to ${tex(limit["bulk_edge"])}$. Meanwhile $s_1(A)\to1$ and
 $\lVert A\rVert^2\to e^{{\beta^2}}$ per head; all this
-ends near $\beta=\sqrt{{\log n}}$, where single entries rule their rows.
+ends near $\beta=\sqrt{{\log n}}$, where single entries dominate their rows.
 """
 
 

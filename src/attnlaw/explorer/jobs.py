@@ -117,7 +117,7 @@ def _run(job: Job, trial: Trial) -> None:
             result = trial()
             if not job.is_cancelled:
                 job.results.append(result)
-    except Exception as error:  # told to whoever asks; the thread must live on
+    except Exception as error:  # shown by the page; the thread has to go on
         job.error = str(error) or type(error).__name__
     finally:
         job.is_finished = True

@@ -124,7 +124,7 @@ def _n_points(values: Values) -> int:
 
 
 def _overlaps(model: al.PooledSequences) -> Any:
-    """Return ζ everywhere; of the regime the cross-hair speaks, not the whole plane."""
+    """Return ζ everywhere; only the point of the cross-hair warns of the regime."""
     if model.tokens_differ:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", al.RegimeWarning)

@@ -44,10 +44,10 @@ CONTROLS = (*WEIGHTS, *CORRELATION, *BRUSH)
 def view(values: Values, look: Look, _: Any) -> View:
     """Return bars, matrix, and the SNR beside the best that there is."""
     R = correlation_from(values, checked=False)
-    nearest, complaint = _possible(R), ""
+    nearest, problem = _possible(R), ""
     if nearest is not R:
         moved = float(np.abs(nearest - R).max())
-        complaint = (
+        problem = (
             "No signs have this correlation: it is not positive semi-definite. The nearest one "
             f"that is, with entries moved by up to {moved:.2g}, is shown and used."
         )
@@ -59,10 +59,10 @@ def view(values: Values, look: Look, _: Any) -> View:
         figure=_figure(w, _matched(best, w), R, look),
         readings=_readings(model, limits),
         formula=_formula(model, limits),
-        code=_code(values, name, R if complaint else None),
+        code=_code(values, name, R if problem else None),
         sentence=_sentence(model, limits),
-        warnings=[text for text in (complaint, remark) if text],
-        extra=_link(values, R if complaint else None),
+        warnings=[text for text in (problem, remark) if text],
+        extra=_link(values, R if problem else None),
     )
 
 

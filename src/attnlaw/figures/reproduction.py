@@ -44,7 +44,7 @@ PLURAL: dict[Verdict, str] = {
 TABLE_FIGURE = "embedding_table"  # the figure that takes a table of the user's own
 
 Progress = Callable[[str, str], None]
-"""Told ``(name, "started" | "done")`` as figures begin and end."""
+"""Called with ``(name, "started" | "done")`` as figures begin and end."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -208,7 +208,7 @@ class CausalLaw(NumericalLaw):
         """
         return float(self.quantile(1 - 0.5 / count("n", n)))
 
-    # What the base class asks for.
+    # What the base class needs.
 
     def _intervals(self) -> Floats:
         return np.array([[0.0, np.inf]])

@@ -281,7 +281,7 @@ class CausalProfileLaw(NumericalLaw):
         shares, without = self.profile.shares
         return float(shares @ (empty @ self.profile.row_weights)) + without
 
-    # What the base class asks for.
+    # What the base class needs.
 
     @cached_property
     def atom(self) -> Atom:

@@ -142,7 +142,7 @@ class CavityLaw(NumericalLaw):
             mass, zero = mass / mass[-1], 0.0
         return PchipInterpolator(t, np.clip(zero + mass, 0.0, 1.0))
 
-    # What the base class asks for.
+    # What the base class needs.
 
     @cached_property
     def _low(self) -> tuple[float, float]:
@@ -151,7 +151,7 @@ class CavityLaw(NumericalLaw):
 
     @cached_property
     def atom(self) -> Atom:
-        """The mass at zero, of values too small to tell from it."""
+        """The mass at zero, of values too small to be distinguished from it."""
         mass = np.array([m for m in self._low[1:] if m > 0])
         return Atom(frozen(np.zeros(mass.size)), frozen(mass))
 

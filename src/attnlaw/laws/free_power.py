@@ -162,7 +162,7 @@ class FreePower(NumericalLaw):
         cdf = np.maximum.accumulate(np.clip(1 - self._above(u), zero, 1.0))
         return PchipInterpolator(np.append(-tau, 0.0), np.append(cdf, 1.0))
 
-    # What the base class asks for.
+    # What the base class needs.
 
     @cached_property
     def atom(self) -> Atom:

@@ -1,4 +1,4 @@
-"""What a law must know, and what every law answers; the algebra of laws.
+"""What a law must provide, and what every law answers; the algebra of laws.
 
 A kind of law knows six things about itself (the abstract methods of `Law`): the intervals of its
 continuous part, density and distribution function inside them, its Cauchy transform, its atoms,
@@ -63,7 +63,7 @@ class Law(ABC):
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a law cannot be changed: {name} is fixed")
 
-    # What a law must know.
+    # What a law must provide.
 
     @property
     @abstractmethod
@@ -95,7 +95,7 @@ class Law(ABC):
     def _expression(self) -> Expression:
         """The law as it enters free convolutions with others."""
 
-    # What it may know better.
+    # What it may provide in a better way.
 
     def _inside(self, x: Floats) -> tuple[Floats, Floats]:
         """Density and cdf at points inside the support, where they share their work."""

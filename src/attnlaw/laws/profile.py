@@ -221,7 +221,7 @@ def solved(J: Complexes, residual: Complexes, s: Complexes) -> tuple[Complexes, 
 
 
 class Descent:
-    """Solves the equations of a profile, and remembers where it has been.
+    """Solves the equations of a profile, and keeps the solutions that it has found.
 
     A point next to a known one is reached by Newton's method alone; this is kept when it stays
     close and in the upper half plane, where there is only one solution.

@@ -289,7 +289,7 @@ class ProfileLaw(NumericalLaw):
         """Mass at zero: one minus the rank per row."""
         return 1 - self._equations.rank
 
-    # What the base class asks for.
+    # What the base class needs.
 
     @cached_property
     def atom(self) -> Atom:

@@ -43,7 +43,7 @@ WIDEST_STEP = 0.25  # between them, in log t: the trapezoidal rule errs by 1e-15
 SHARPEST = 30.0  # standard deviation of random scores up to which their softmax is integrated
 
 TOLERATED_SHARE = 0.015
-"""Share of the best-scoring token in the noise around the signal's eigenvalue that is not told.
+"""Share of the best-scoring token in the noise around the signal's eigenvalue without a warning.
 
 Drawn on seven settings, checked on 59 others: docs/theory/query-attention.md, "Sharp attention".
 """
@@ -218,7 +218,7 @@ def posterior_gain(informative_share: float, separation: float) -> float:
 def random_attention_gains(
     correlation: ArrayLike, inverse_temperature: float, *, causal: bool = False
 ) -> tuple[float, float]:
-    """Return E[wᵀRw] and E[wᵀw] of attention whose scores know nothing of the signal.
+    """Return E[wᵀRw] and E[wᵀw] of attention whose scores do not depend on the signal.
 
     Scores between tokens, τ e_i·e_j/√d, are N(0, τ²) whatever the signal, because their signal
     part is of order d^{−1/2}: token–token attention of order-one scores is a random softmax, and

@@ -37,7 +37,7 @@ LAW_ROWS = 48
 Pooled = PooledSequences | SequenceMixture
 
 TOLERATED_SHARE = 0.2
-"""Share of tokens in the noise at the signal's eigenvalue, or in its overlap, that is not told.
+"""Share of tokens in the noise at the signal's eigenvalue, or in its overlap, without a warning.
 
 Drawn on 73 random vocabularies at d = 60 and 120, checked on 187 others:
 docs/theory/vocabulary.md, "Frequent tokens". Weak signals near their threshold can be off without

@@ -234,7 +234,7 @@ def safetensors_entries(path: Path) -> dict[str, Entry]:
     described = {name: _description(path, name, info) for name, info in header.items()}
     _check_offsets(path, described, size - start)
     unknown = next((parts[0] for parts in described.values() if parts[0] not in _BITS), None)
-    if not _passes_reference(path) and unknown is not None:  # a newer one may know the type
+    if not _passes_reference(path) and unknown is not None:  # a newer one may support the type
         raise bad_file(path, "hold arrays in a type of the format", unknown)
     return {
         name: _safetensors_entry(path, name, *parts, start) for name, parts in described.items()

@@ -152,7 +152,7 @@ def _read_entry(path: Path, entry: Entry, ndim: int) -> Array:
 
 
 def _reader(path: Path) -> Callable[[Path], dict[str, Entry]]:
-    """Tell the format from the first bytes, since names deceive."""
+    """Return the reader of the format, recognised by the first bytes and not by the name."""
     with opened(path) as stream:
         start = stream.read(9)
     if not start:

@@ -112,7 +112,7 @@ def simultaneous_quantile(n_comparisons: int, n_groups: int) -> float:
 
 
 def cross_validate(pooled: Rows, folds: Folds) -> HeldOutScores:
-    """Tell for each sequence whether the classifier trained on the other folds gets it right.
+    """Return for each sequence whether the classifier trained on the other folds gets it right.
 
     Ridge regression of the class indicators on the pooled vectors, with an intercept; the largest
     answer wins. For each fold λ is the one of `RIDGES` that does best on the other folds.
@@ -188,7 +188,7 @@ def _dual_answers(K: Floats, Y: Floats, fold: slice, dimension: int) -> NDArray[
 
 
 def _evaluate_fold(pooled: Rows, folds: Folds, fold: int, ridge: int) -> NDArray[np.bool_]:
-    """Tell the same for one fold, pooled by weights trained on the others, with a given λ."""
+    """Return the same for one fold, pooled by weights trained on the others, with a given λ."""
     X, Y = _fold_by_fold(pooled, folds)
     test = folds.slices[fold]
     before, after = slice(0, test.start), slice(test.stop, len(X))
@@ -257,7 +257,7 @@ class LabelledStudy:
         return trained, {str(f): weights for f, weights in enumerate(by_fold)}
 
     def evaluate(self, pooled: Mapping[str, Rows], run: Run) -> None:
-        """Cross-validate poolings that know nothing of the labels, and the trained one.
+        """Cross-validate poolings that do not depend on the labels, and the trained one.
 
         Each fold of the trained pooling is classified with the weights trained without it, under
         the fold's number; λ as for the mean.

@@ -1,4 +1,4 @@
-"""A random walk through a chain of bins, each of which knows only its neighbours.
+"""A random walk through a chain of bins, each of which depends on its neighbours alone.
 
 `BinChain` conditions the walk on an observation in each bin. `solve_chain` solves the linear
 equations of a Newton step: a change x of (R, C) in a bin changes the smoother's diagonals there
@@ -46,7 +46,7 @@ class Ladders(NamedTuple):
 
 
 class _Passes(NamedTuple):
-    """What both passes of the smoother know in each bin: arrays (B, K, points)."""
+    """Results of both passes of the smoother in each bin: arrays (B, K, points)."""
 
     prior: Complexes  # p⁻, variance of the walk before the bin's observation
     passed: Complexes  # p⁺, variance after the bin

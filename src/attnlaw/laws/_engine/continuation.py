@@ -24,7 +24,7 @@ _STUCK = (
     "at height {:.3g}. Atoms that nearly coincide or weights of very different size may be the "
     "cause; join or drop them."
 )
-_TINY = 1e-30  # infinitesimal imaginary part that tells a real point which side it is on
+_TINY = 1e-30  # infinitesimal imaginary part, by which a real point is on the upper side
 
 
 def follow(law: Expression, target: Complexes) -> Complexes:

@@ -28,7 +28,9 @@ _GRADED = 4  # nodes towards an edge
 _CLOSEST = 1e-13  # angle of the last node towards a hard edge
 _NEARLY_ZERO = 1e-10  # edge relative to the largest point that may be 0 but for rounding
 _ROUNDING = 1e-14  # distance from an edge, relative to it, at which there is no mass between
-_CLOSEST_POINT = 1e-24  # share of the largest point at which a hard edge is told from a point
+_CLOSEST_POINT = (
+    1e-24  # share of the largest point at which a hard edge is distinguished from a point
+)
 
 
 class FreeLaw(Law):
@@ -289,7 +291,7 @@ def law_of(expression: Expression) -> FreeLaw:
 
 
 def _kind(expression: Expression) -> type[FreeLaw]:
-    """Return the kind of law that knows an expression best."""
+    """Return the most special kind of law that an expression is."""
     from attnlaw.laws.classical import Discrete, MarchenkoPastur, Semicircle, WishartProduct
 
     if not expression.stages and not isinstance(expression.base, ex.Pair):

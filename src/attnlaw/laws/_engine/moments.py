@@ -255,7 +255,7 @@ class QuantileTable:
         cell = np.clip(np.searchsorted(row, q, side="right") - 1, 0, _LAST)
         below, above = row[cell], row[cell + 1]
         share = np.clip((q - below) / np.maximum(above - below, 1e-300), 0.0, 1.0)
-        # In the outermost cells the cdf is a power of θ, which the next cell tells.
+        # In the outermost cells the cdf is a power of θ, which is read off the next cell.
         share = np.where(cell == 0, share ** _power(row), share)
         share = np.where(cell == _LAST, 1 - (1 - share) ** _power(row[-1] - row[::-1]), share)
         theta = _ANGLES[cell] + (_ANGLES[cell + 1] - _ANGLES[cell]) * share
