@@ -111,11 +111,8 @@ class Found:
 
     def fit(self, pipeline: PoolingPipeline, corpus: Corpus) -> FittedPooling:
         """Fit a pipeline to all texts of a corpus; learned weights are those of the search."""
-        pooling: str | Floats = pipeline.pooling
-        if pipeline.pooling == "learned":
-            assert self.learned is not None
-            pooling = self.learned.weights
-        elif pipeline.pooling == "trained":
+        pooling = _named_or_learned(pipeline.pooling, self.learned)
+        if pipeline.pooling == "trained":
             assert corpus.task.labels is not None
             pooling = trained_weights(corpus.data, corpus.task.labels)
         return fit_pooling(
@@ -131,12 +128,20 @@ class Found:
         )
 
 
+def _named_or_learned(name: str, learned: PoolingWeights | None) -> str | Floats:
+    """Return the weights that were learned without labels, or the name of a pooling."""
+    if name != "learned":
+        return name
+    assert learned is not None
+    return learned.weights
+
+
 class _Round:
     """One round: some texts, pooled once for each choice of positions and tokens."""
 
     def __init__(self, corpus: Corpus, learned: PoolingWeights | None, seed: int) -> None:
         self.corpus, self.learned, self.seed = corpus, learned, seed
-        self.values: dict[PoolingPipeline, Floats] = {}  # one a text, NaN where it was not asked
+        self.values: dict[PoolingPipeline, Floats] = {}  # one a text, NaN where it has none
         self.scores: dict[PoolingPipeline, float] = {}
 
     def run(self, pipelines: Iterable[PoolingPipeline], run: Run) -> None:
@@ -169,30 +174,30 @@ class _Round:
 
     def _pooled(self, raw: PoolingPipeline) -> tuple[Rows, list[Rows]]:
         """Return the pooled texts, and those that are scored: the texts, or their halves."""
-        corpus, task = self.corpus, self.corpus.task
+        corpus = self.corpus
         if raw.pooling == "trained":
-            assert task.labels is not None
-            X = np.empty((len(task.groups), corpus.data.shape[2]), dtype=np.float32)
-            side = task.groups % 2  # weights never see the labels of the texts they pool
-            for half in (0, 1):
-                (ours,), (theirs,) = np.nonzero(side == half), np.nonzero(side != half)
-                part = corpus.take(ours)
-                assert part.task.labels is not None
-                fitted = self._fit(raw, corpus, trained_weights(part.data, part.task.labels))
-                other = corpus.take(theirs)
-                X[theirs] = fitted.pooled(other.data, other.ids)
+            X = self._pooled_by_halves(raw)
             return X, [X]
-        pooling: str | Floats = raw.pooling
-        if raw.pooling == "learned":
-            assert self.learned is not None
-            pooling = self.learned.weights
-        fitted = self._fit(raw, corpus, pooling)
+        fitted = self._fit(raw, _named_or_learned(raw.pooling, self.learned))
         X = single(fitted.pooled(corpus.data, corpus.ids))
-        if task.goal != "reliability":
+        if corpus.task.goal != "reliability":
             return X, [X]
         return X, [single(fitted.pooled(half, corpus.ids)) for half in corpus.halves]
 
-    def _fit(self, raw: PoolingPipeline, corpus: Corpus, pooling: str | Floats) -> FittedPooling:
+    def _pooled_by_halves(self, raw: PoolingPipeline) -> Rows:
+        """Pool each half of the texts by weights that were trained on the labels of the other."""
+        corpus, groups = self.corpus, self.corpus.task.groups
+        X = np.empty((len(groups), corpus.data.shape[2]), dtype=np.float32)
+        for half in (0, 1):
+            (ours,), (theirs,) = np.nonzero(groups % 2 == half), np.nonzero(groups % 2 != half)
+            part, other = corpus.take(ours), corpus.take(theirs)
+            assert part.task.labels is not None
+            fitted = self._fit(raw, trained_weights(part.data, part.task.labels))
+            X[theirs] = fitted.pooled(other.data, other.ids)
+        return X
+
+    def _fit(self, raw: PoolingPipeline, pooling: str | Floats) -> FittedPooling:
+        corpus = self.corpus
         return fit_pooling(
             corpus.data,
             corpus.ids,
@@ -348,8 +353,7 @@ def validate(
 ) -> Validation:
     """Repeat the search without each fold, and score what it finds, and the mean, on the fold."""
     task = corpus.task
-    N = len(task.groups)
-    labels = np.zeros(N, dtype=np.intp) if task.labels is None else task.labels
+    labels = np.zeros(len(task.groups), dtype=np.intp) if task.labels is None else task.labels
     folds = Folds.of(labels, n_folds, rng, task.groups)
     chosen, best, mean, groups = [], [], [], []
     for f in range(n_folds):
@@ -359,18 +363,12 @@ def validate(
         if task.goal == "retrieval":  # no more are looked at
             train, test = train.thinned(MOST_STORED), test.thinned(MOST_QUERIES)
         seed = int(rng.integers(2**31))
-        values = []
-        for pipeline in (found.best, MEAN):
-            fitted = found.fit(pipeline, train)
-            X, other = test.vectors(fitted)
-            needed = task.goal in ("classification", "centroid", "retrieval")
-            X_train = train.vectors(fitted)[0] if needed else X
-            own = np.random.default_rng(seed)
-            values.append(test.task.held_out(X, other, train.task, X_train, own))
-        kept = ~np.isnan(values[0])
+        scores = _held_out(found, found.best, train, test, seed)
+        scores_of_mean = _held_out(found, MEAN, train, test, seed)
+        kept = ~np.isnan(scores)
         chosen.append(found.best)
-        best.append(values[0][kept])
-        mean.append(values[1][kept])
+        best.append(scores[kept])
+        mean.append(scores_of_mean[kept])
         groups.append(test.task.units()[: len(kept)][kept])
         progress((f + 1) / n_folds)
     return Validation(
@@ -380,3 +378,14 @@ def validate(
         groups=np.concatenate(groups),
         folds=np.repeat(np.arange(n_folds), [len(values) for values in best]),
     )
+
+
+def _held_out(
+    found: Found, pipeline: PoolingPipeline, train: Corpus, test: Corpus, seed: int
+) -> Floats:
+    """Score a pipeline, fitted to some texts, on others."""
+    fitted = found.fit(pipeline, train)
+    X, other = test.vectors(fitted)
+    compared = test.task.goal in ("classification", "centroid", "retrieval")
+    X_train = train.vectors(fitted)[0] if compared else X
+    return test.task.held_out(X, other, train.task, X_train, np.random.default_rng(seed))
