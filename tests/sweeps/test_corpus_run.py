@@ -107,6 +107,28 @@ def test_a_damaged_state_is_computed_again(ids, table, file, tmp_path):
     assert same(corpus_statistics(file, table, store=tmp_path / "store"), whole)
 
 
+def test_one_flipped_bit_in_the_state_is_noticed(ids, table, file, tmp_path):
+    """In the list of chunks, too: another chunk was taken for done, and one was counted twice."""
+    corpus_statistics(file, table, store=tmp_path / "store")
+    state = tmp_path / "store" / "chunks.state"
+    data = state.read_bytes()
+    n, size = len(json.loads(data.partition(b"\n")[0])["nodes"]), 0
+    size = (len(data) - data.index(b"\n") - 1) // (8 * n)
+    assert len(read_state(state, size)) == n
+    for place in range(8 * (data.index(b"\n") + 9)):
+        damaged = bytearray(data)
+        damaged[place // 8] ^= 1 << place % 8
+        state.write_bytes(damaged)
+        found = read_state(state, size)
+        assert not found or sorted(found) == sorted(read_nodes(data))
+    state.write_bytes(b"[" * 100_000)
+    assert read_state(state, size) == {}
+
+
+def read_nodes(data):
+    return [tuple(node) for node in json.loads(data.partition(b"\n")[0])["nodes"]]
+
+
 def test_a_store_of_another_pass_is_refused(ids, table, file, tmp_path):
     corpus_statistics(file, table, store=tmp_path / "store")
     for options, what in (({"dtype": float}, "checksums|dtype"), ({"max_length": 3}, "corpus")):

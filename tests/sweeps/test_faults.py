@@ -174,6 +174,18 @@ def test_a_pipe_in_a_store_is_not_waited_for(tmp_path, reference, name):  # noqa
         open_sweep(path)
 
 
+@pytest.mark.parametrize("name", ["manifest.json", "cells.journal", "results.nc"])
+def test_holes_in_a_store_are_not_read(tmp_path, reference, name):  # noqa: F811
+    path = tmp_path / "store"
+    shutil.copytree(reference, path)
+    with (path / name).open("wb") as stream:
+        stream.truncate(200 * 2**30)
+    if (path / name).stat().st_blocks * 512 > 2**20:
+        pytest.skip("this file system stores holes")
+    with pytest.raises(ValueError, match=f"{name} must be stored in full"):
+        open_sweep(path)
+
+
 @pytest.mark.parametrize("manifest", ["[" * 100_000, "{}", "sweepless", "misspelt"])
 def test_manifests_that_describe_no_sweep_get_a_sentence(tmp_path, reference, manifest):  # noqa: F811
     path = tmp_path / "store"

@@ -264,7 +264,7 @@ def write_state(path: Path, tree: ChunkTree) -> None:
     """Replace the state, as a whole or not at all."""
     nodes = list(tree.nodes)
     records = [np.ascontiguousarray(tree.nodes[node], "<f8") for node in nodes]
-    crc = 0
+    crc = _nodes_checksum(nodes)
     for record in records:
         crc = zlib.crc32(record.data, crc)
     header = json.dumps({"nodes": nodes, "checksum": crc}) + "\n"
@@ -281,9 +281,14 @@ def read_state(path: Path, size: int) -> dict[tuple[int, int], Floats]:
             header = json.loads(file.readline())
             data = file.read()
         records = np.frombuffer(data, "<f8").reshape(len(header["nodes"]), size)
-        if zlib.crc32(data) != header["checksum"]:
+        if zlib.crc32(data, _nodes_checksum(header["nodes"])) != header["checksum"]:
             return {}
         pairs = zip(header["nodes"], records, strict=True)
         return {(int(level), int(k)): r for (level, k), r in pairs}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return {}
+
+
+def _nodes_checksum(nodes: Any) -> int:
+    """Return the checksum of which chunks the records are of; that of the records goes on."""
+    return zlib.crc32(json.dumps(nodes).encode())

@@ -372,7 +372,7 @@ def _check_manifest(folder: Path, work: CorpusWork) -> None:
     try:
         theirs = json.loads(path.read_text("utf-8"))
         changed = next((name for name in ours if theirs.get(name) != ours[name]), None)
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         changed = "format"
     if changed is not None:
         raise StoreError(

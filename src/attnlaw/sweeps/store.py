@@ -39,6 +39,7 @@ from attnlaw._store import (
     fingerprint_difference,
     writable,
 )
+from attnlaw.data.readers.entries import opened
 from attnlaw.sweeps.cells import cell_shape
 from attnlaw.sweeps.grid import Sweep
 
@@ -153,10 +154,13 @@ def has_results(path: Path) -> bool:
 
 
 def _require_regular_files(path: Path) -> None:
-    """Raise for a pipe, which would be waited for, and a device."""
+    """Raise for a pipe, which would be waited for, a device, and a file of holes without end."""
     for name in (MANIFEST, RESULTS, DIGEST, JOURNAL):
         if (path / name).exists() and not (path / name).is_file():
             raise StoreError(f"{path / name} must be a regular file, got something else.")
+        if (path / name).exists():
+            with opened(path / name):
+                pass
 
 
 def read_manifest(path: Path) -> tuple[Sweep, dict[str, str]]:
