@@ -14,7 +14,13 @@ from spelled_files import TABLE, gguf_bytes, npy_bytes, safetensors_bytes
 
 import attnlaw as al
 from attnlaw.data.corpus_statistics import CorpusStatistics
-from attnlaw.data.readers import array_files, entries, limited_memory
+from attnlaw.data.readers import (
+    array_files,
+    entries,
+    limited_memory,
+    read_texts,
+    read_word_vectors,
+)
 from attnlaw.diagnostics import list_arrays, read_sequences, read_table, read_tokenizer
 
 MIB = 2**20
@@ -309,3 +315,146 @@ def test_a_shape_of_truth_values_is_refused(tmp_path):
     (tmp_path / "a.npy").write_bytes(data.replace(shape, b"(True,)".ljust(len(shape))))
     with pytest.raises(ValueError, match="must have a possible shape"):
         read_table(tmp_path / "a.npy")
+
+
+def test_shapes_and_names_without_end_are_refused(tmp_path):
+    """The product of a million axes was computed for hours; NumPy's own errors were shown."""
+    file = tmp_path / "x.safetensors"
+    text = '{"a":{"dtype":"F32","shape":[%s],"data_offsets":[0,%s]}}'
+    many = ",".join(["4611686018427387900"] * 300_000)
+    begun = time.process_time()
+    for shape, end, words in [
+        (many, 0, "describe 'a' soundly"),
+        (",".join("1" * 40), 4, "describe 'a' soundly"),
+        (f"0,{2**61},{2**61}", 0, "have a possible shape"),
+    ]:
+        file.write_bytes(header_of(text % (shape, end)) + bytes(end))
+        with pytest.raises(ValueError, match=f"x.safetensors must {words}"):
+            list_arrays(file)
+    assert time.process_time() - begun < 5
+    for name, words in [("a" * 10**6, "of 1000000"), ("a\n" * 300, "of 600")]:
+        file.write_bytes(header_of(json.dumps({name: described(0, 8)})) + bytes(8))
+        with pytest.raises(ValueError, match=f"at most 500 letters, got a name {words}"):
+            list_arrays(file)
+    file.write_bytes(header_of(json.dumps({"a" * 10**6: described(4, 8)})) + bytes(8))
+    with pytest.raises(ValueError, match="must hold 'aaa") as caught:
+        list_arrays(file)
+    assert len(str(caught.value)) < 1500
+    header = npy_bytes(np.zeros(0)).replace(b"(0,), }" + 22 * b" ", b"(0, %d), }" % 2**70)
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("sequences.npy", npy_bytes(np.ones((2, 2, 2))))
+        archive.writestr("labels.npy", header)
+    with pytest.raises(ValueError, match=r"x.npz must have a possible shape for 'labels'"):
+        read_sequences(tmp_path / "x.npz")
+
+
+def test_a_directory_that_hides_its_length_is_refused(tmp_path):
+    """The last record of a zip holds the mark of a last record, which hid the length from us."""
+    record = struct.pack("<4s4B4HL2L5H2L", b"PK\1\2", 20, 3, 20, *[0] * 8, 1, *[0] * 6) + b"a"
+    n, lead = 300_000, b"PK\3\4" + bytes(26)
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 0x4B50, 0x0605, len(record) * n, 30, 0)
+    (tmp_path / "hidden.npz").write_bytes(lead + record * n + end)
+    with pytest.raises(ValueError, match=f"list its arrays in at most .* got {len(record) * n}"):
+        list_arrays(tmp_path / "hidden.npz")
+
+
+def test_members_of_archives_are_read_to_their_checksum(tmp_path):
+    """A smaller number in the header left the end unread, and with it the checksum."""
+    np.savez(tmp_path / "x.npz", table=np.arange(3600.0).reshape(1200, 3))
+    data = (tmp_path / "x.npz").read_bytes()
+    assert data.count(b"(1200, 3)") == 1
+    (tmp_path / "x.npz").write_bytes(data.replace(b"(1200, 3)", b"(1000, 3)"))
+    with pytest.raises(ValueError, match="hold 24000 bytes for 'table', got more"):
+        read_table(tmp_path / "x.npz")
+
+
+def test_arrays_of_gguf_files_lie_apart_and_aligned(tmp_path):
+    """As their first reader wants it; one was read for another."""
+    file, name = tmp_path / "x.gguf", b"token_embd.weight"
+    once = gguf_bytes(TABLE)
+    at = once.index(struct.pack("<Q", len(name)) + name)
+    size = 8 + len(name) + 4 + 8 * 2 + 4 + 8
+    entry = bytearray(once[at : at + size])
+    for offset, words in [
+        (32, "from byte 48 of its data on, got 32"),
+        (3, "multiple of 32 bytes"),
+    ]:
+        second = entry.replace(b"token", b"other")
+        second[-8:] = struct.pack("<Q", offset)
+        head = once[:8] + struct.pack("<Q", 2) + once[16:at] + entry + second
+        file.write_bytes(head + bytes(-len(head) % 32) + bytes(200))
+        with pytest.raises(ValueError, match=f"must hold 'other_embd.weight' .*{words}"):
+            list_arrays(file)
+    key = struct.pack("<Q", 1) + b"k" + struct.pack("<II", 4, 7)
+    file.write_bytes(once[:16] + struct.pack("<Q", 2) + 2 * key + once[at:])
+    with pytest.raises(ValueError, match="must hold fields of different names, got two 'k'"):
+        list_arrays(file)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="files of /proc")
+def test_files_that_the_system_makes_up_are_refused(tmp_path):
+    """They are regular and empty, and may be read for ever."""
+    np.save(tmp_path / "x.npy", np.ones((4, 2, 3)))
+    np.save(tmp_path / "table.npy", np.eye(3))
+    for name in ("words.txt", "texts.jsonl", "vocab.txt", "model.npy"):
+        (tmp_path / name).symlink_to("/proc/self/pagemap")
+    calls = [
+        lambda: read_word_vectors(tmp_path / "words.txt"),
+        lambda: read_texts(tmp_path / "texts.jsonl", "text"),
+        lambda: read_table(tmp_path / "table.npy", vocabulary=tmp_path / "vocab.txt"),
+        lambda: read_table(tmp_path / "model.npy"),
+        lambda: read_sequences(tmp_path / "x.npy", labels=tmp_path / "words.txt"),
+    ]
+    (tmp_path / "memory.npy").symlink_to("/proc/self/mem")
+    for call in calls:
+        with pytest.raises(ValueError, match="must be stored in full, got a file that the system"):
+            call()
+    with pytest.raises(ValueError, match=r"memory\.npy must be a file that can be read"):
+        read_table(tmp_path / "memory.npy")
+
+
+def test_long_doubles_beyond_the_doubles_are_not_finite(tmp_path):
+    np.save(tmp_path / "x.npy", np.full((3, 3), np.finfo(np.longdouble).max))
+    if np.finfo(np.longdouble).max == np.finfo(np.float64).max:
+        pytest.skip("long doubles are doubles here")
+    np.save(tmp_path / "x.npy", np.finfo(np.longdouble).max * np.array([[1, 0.5], [0.2, 0.1]]))
+    with pytest.raises(ValueError, match="must hold finite numbers, got inf in row 0"):
+        read_table(tmp_path / "x.npy")
+
+
+def test_ids_of_a_vocabulary_are_whole_numbers(tmp_path):
+    np.save(tmp_path / "x.npy", np.eye(2))
+    for text in ('{"a": 0, "b": 1e999}', '{"a": 0, "b": 0.5}', '{"a": 0, "b": true}'):
+        (tmp_path / "v.json").write_text(text)
+        with pytest.raises(ValueError, match="must be a vocabulary of tokens and ids"):
+            read_table(tmp_path / "x.npy", vocabulary=tmp_path / "v.json")
+
+
+def test_arrays_of_one_name_in_two_files_of_a_folder_are_refused(tmp_path):
+    """The one of the last file was read in silence."""
+    for name in ("a.safetensors", "b.safetensors"):
+        (tmp_path / name).write_bytes(safetensors_bytes({"table": TABLE}))
+    words = "hold only one array called 'table', got one in a.safetensors and b.safetensors"
+    with pytest.raises(ValueError, match=words):
+        read_table(tmp_path)
+
+
+def test_labels_are_kept_apart(tmp_path):
+    """Cut to 100 letters two classes were one, and one long label made all of them long."""
+    np.save(tmp_path / "x.npy", np.ones((4, 2, 3)))
+    file = tmp_path / "labels.txt"
+    for text, words in [
+        ("a\0\na\nb\nb\n", r"got 'a\\x00' in line 1"),
+        ("a\n\nb\nb\n", "hold a label in every row, got None in line 2"),
+        ("a\nb\n" + 1001 * "x" + "\nb\n", "hold labels of at most 1000 letters, got 'xxx"),
+    ]:
+        file.write_text(text)
+        with pytest.raises(ValueError, match=words):
+            read_sequences(tmp_path / "x.npy", labels=file)
+    one, other = 100 * "x" + "1", 100 * "x" + "2"
+    file.write_text(f"\ufeff{one}\r\n{other}\r\na\x0bb\r\n{one}")
+    found = read_sequences(tmp_path / "x.npy", labels=file).labels
+    assert found.tolist() == [one, other, "a\x0bb", one]
+    file.write_text("a\n" * 100_000 + 900 * "x")
+    with limited_memory(100 * MIB), pytest.raises(ValueError, match="need of 343 MiB"):
+        read_sequences(tmp_path / "x.npy", labels=file)

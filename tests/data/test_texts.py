@@ -2,11 +2,18 @@
 
 import json
 import struct
+import time
 
 import numpy as np
 import pytest
 
-from attnlaw.data.readers import embed_texts, holds_texts, read_texts, read_word_vectors
+from attnlaw.data.readers import (
+    embed_texts,
+    holds_texts,
+    limited_memory,
+    read_texts,
+    read_word_vectors,
+)
 
 ROWS = [
     ("good law", "yes", 1.0),
@@ -149,7 +156,7 @@ def test_a_folder_without_weights_is_one_sentence(tmp_path):
         ),
         ("half.jsonl", '{"text": "\\ud800"}', "hold text in every row of 'text'"),
         ("long.jsonl", '{"text": 1' + "0" * 5000 + "}", "be a sound .jsonl file"),
-        ("cut.vec", "5 2\na 1 2\n", "hold the 5 words it announces, got 1 of them"),
+        ("cut.vec", "5 2\na 1 2\n", "hold the 5 words of 2 numbers that it announces, got 1 of 2"),
     ],
 )
 def test_hostile_texts_get_a_sentence(tmp_path, name, content, words):
@@ -181,3 +188,55 @@ def test_a_parquet_file_of_one_text_takes_the_memory_of_one(tmp_path):
     parquet.write_table(arrow.table({"text": [b"a"]}), tmp_path / "b.parquet")
     with pytest.raises(ValueError, match="hold text in every row of 'text', got a bytes"):
         read_texts(tmp_path / "b.parquet", "text")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("open.csv", 'text\nabc\n"abc\ndef\n', "be a sound .csv file, got unexpected end of data"),
+        ("more.csv", "text,score\na, b,1\n", "hold 2 fields a line, .* got 3 in row 1"),
+        ("nan.csv", "text,score\na,nan\n", "hold finite numbers in 'score', got nan in row 1"),
+        ("big.jsonl", '{"text":"a","score":1%s}' % ("0" * 400), "hold numbers in 'score'"),
+        ("inf.jsonl", '{"text":"a","score":1e999}', "hold finite numbers in 'score', got inf"),
+        ("some.vec", "1 2\na 1 2\nb 3 4\n", "hold the 1 words of 2 numbers .* got 2 of 2"),
+        ("wide.vec", "2 5\na 1 2\nb 3 4\n", "hold the 2 words of 5 numbers .* got 2 of 2"),
+        ("apart.vec", "a 1_0 2\n", "hold a word and equally many numbers a line"),
+        ("over.vec", "a 1e39 2\n", "hold finite numbers"),
+        ("rest.bin", "1 1\na 1234b 1234", "hold 1 words of 1 numbers, got more"),
+    ],
+)
+def test_rows_that_hold_other_numbers_than_they_say_are_refused(tmp_path, name, content, words):
+    """Each was read in silence, or ended in an error of another kind."""
+    (tmp_path / name).write_text(content)
+    score = None if "open" in name else "score"
+    with pytest.raises(ValueError, match=f"{name} must {words}"):
+        (
+            read_texts(tmp_path / name, "text", score=score)
+            if holds_texts(name)
+            else read_word_vectors(tmp_path / name)
+        )
+
+
+def test_wide_tables_of_texts_take_time_for_the_columns_wanted(tmp_path):
+    """A row of two bytes took 16 ms beside 100,000 names."""
+    names = ",".join(["text", *(f"c{k}" for k in range(100_000))])
+    (tmp_path / "wide.csv").write_text(names + "\n" + "a\n" * 3000)
+    begun = time.process_time()
+    (texts,) = read_texts(tmp_path / "wide.csv", "text").texts
+    assert texts == ["a"] * 3000
+    assert time.process_time() - begun < 5
+
+
+def test_many_short_rows_and_long_lines_are_held_to_memory(tmp_path):
+    """Objects take up to fifty times the bytes of a file."""
+    (tmp_path / "rows.csv").write_text("text\n" + "ab\n" * 140_000)
+    (tmp_path / "rows.vec").write_text("ab 1\n" * 140_000)
+    (tmp_path / "line.vec").write_text("ab" + " 1" * 600_000)
+    (tmp_path / "line.jsonl").write_text('{"text":"a","b":[%s1]}' % ("[]," * 400_000))
+    with limited_memory(20 * 2**20):
+        for name, words in [("rows", "its rows"), ("line", "the parts of a line")]:
+            with pytest.raises(ValueError, match=f"leave {words} within"):
+                read_word_vectors(tmp_path / f"{name}.vec")
+        for name, words in [("rows.csv", "its rows"), ("line.jsonl", "the parts of a line")]:
+            with pytest.raises(ValueError, match=f"leave {words} within"):
+                read_texts(tmp_path / name, "text")

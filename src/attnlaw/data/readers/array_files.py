@@ -10,12 +10,12 @@ the rules here against those of the package.
 import json
 import math
 import os
-import struct
 import warnings
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, cast
 
 import numpy as np
 from numpy.lib import format as npy
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from attnlaw.data.readers.entries import (
     JSON_BYTES,
+    MOST_AXES,
     Array,
     BadFileError,
     Entry,
@@ -35,7 +36,7 @@ __all__ = ["npy_entries", "npz_entries", "safetensors_entries", "stored_arrays"]
 
 NUMBERS = "fiub"  # kinds of NumPy's types
 MAX_HEADER = 25_000_000  # bytes; headers of 100,000 arrays have half of that
-MAX_DIRECTORY = 4 * 2**20  # bytes that list the members of an archive, about 100 each
+MAX_DIRECTORY = 2 * 2**20  # bytes that list the members of an archive, about 100 each
 
 _PLAIN = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2",
@@ -82,7 +83,7 @@ def npz_entries(path: Path) -> dict[str, Entry]:
 def _members(path: Path, kinds: str) -> dict[str, Entry]:
     entries = {}
     try:
-        with opened(path) as file, zipfile.ZipFile(_checked_archive(path, file)) as archive:
+        with _archive(path) as archive:
             members = [m for m in archive.infolist() if not m.is_dir()]
             if any(m.filename.endswith(".pkl") for m in members):
                 raise bad_file(
@@ -127,13 +128,11 @@ def _npz_entry(
 
     def load() -> Array:
         try:
-            with (
-                opened(path) as file,
-                zipfile.ZipFile(file) as archive,
-                archive.open(member) as stream,
-            ):
+            with _archive(path) as archive, archive.open(member) as stream:
                 _header(path, stream, dtype.kind)
                 data = stream.read(n_bytes)  # never more than the header promised
+                if stream.read(1):  # nothing else, or the checksum is not looked at
+                    raise bad_file(path, f"hold {n_bytes} bytes for {name!r}", "more")
         except BadFileError:
             raise
         except Exception as error:
@@ -146,21 +145,32 @@ def _npz_entry(
     return Entry(name=name, shape=shape, dtype=str(dtype), n_bytes=n_bytes, load=load, path=path)
 
 
-def _checked_archive(path: Path, stream: IO[bytes]) -> IO[bytes]:
-    """Return an archive whose directory is short: each member costs memory when it is listed."""
-    size = stream.seek(0, os.SEEK_END)
-    stream.seek(max(0, size - 2**16 - 200))  # a comment of up to 64 KiB follows the records
-    tail = stream.read()
-    stream.seek(0)
-    for mark, code, place in ((b"PK\5\6", "<I", 12), (b"PK\6\6", "<Q", 40)):  # Zip64: the latter
-        at = tail.rfind(mark)
-        if at >= 0 and len(tail) >= at + place + struct.calcsize(code):
-            (length,) = struct.unpack_from(code, tail, at + place)
-            if length > MAX_DIRECTORY and not (code == "<I" and length == 2**32 - 1):
-                raise bad_file(
-                    path, f"list its arrays in at most {MAX_DIRECTORY} bytes", str(length)
-                )
-    return stream
+@contextmanager
+def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
+    """Open an archive whose directory is short: each member costs memory when it is listed."""
+    with opened(path) as file:
+        bounded = _BoundedReads(path, file)
+        with zipfile.ZipFile(cast(IO[bytes], bounded)) as archive:
+            bounded.is_bounded = False
+            yield archive
+
+
+class _BoundedReads:
+    """A file that refuses long reads: `zipfile` reads the directory at once.
+
+    What the last record says of its length is not looked at here, since a record can be written
+    in which another reader would find another one.
+    """
+
+    def __init__(self, path: Path, file: IO[bytes]) -> None:
+        self._path, self._file, self.is_bounded = path, file, True
+        self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
+
+    def read(self, n: int = -1) -> bytes:
+        if self.is_bounded and n > MAX_DIRECTORY:
+            condition = f"list its arrays in at most {MAX_DIRECTORY} bytes"
+            raise bad_file(self._path, condition, str(n))
+        return self._file.read(n)
 
 
 def _header(
@@ -280,6 +290,7 @@ def _description(path: Path, name: str, info: Any) -> tuple[str, tuple[int, ...]
         dtype, shape = info["dtype"], tuple(info["shape"])
         begin, end = info["data_offsets"]
         is_sound = isinstance(dtype, str) and isinstance(info["shape"], list)
+        is_sound &= len(shape) <= MOST_AXES  # the product of a million numbers takes hours
         is_sound &= all(type(n) is int and n < 2**62 for n in (*shape, begin, end))
     except (KeyError, TypeError, ValueError):
         is_sound = False

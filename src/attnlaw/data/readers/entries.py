@@ -24,6 +24,7 @@ from attnlaw._machine import available_memory
 
 __all__ = [
     "JSON_BYTES",
+    "MOST_AXES",
     "Array",
     "BadFileError",
     "Entry",
@@ -32,7 +33,9 @@ __all__ = [
     "choose_entry",
     "limited_memory",
     "opened",
+    "require_line_room",
     "require_room",
+    "require_row_room",
     "require_text_room",
 ]
 
@@ -47,7 +50,14 @@ VALUE_BYTES, SQUARE_BYTES = 32, 56
 Measured on tables (14 and 52), sequences (30) and attention maps (3).
 """
 
-TEXT_BYTES = 3  # of memory for a byte of a file of lines
+TEXT_BYTES = 3  # of memory for a byte of a file of lines, in lines of common length
+ROW_BYTES = 200  # of memory for a row of it as objects, besides its letters
+
+LINE_BYTES, LONG_LINE = 2**26, 2**20
+"""The longest line that is read, and one that is long enough to ask what its parts take."""
+
+MOST_AXES = 32  # of an array, in every version of NumPy
+MOST_LETTERS = 500  # of a name of an array, and of each half of a sentence about a file
 
 SPARSE_BYTES, SPARSE_SHARE = 2**28, 8
 """From that size on a file is sparse if less than one byte in eight is on the disk.
@@ -82,6 +92,14 @@ class Entry:
     load: Callable[[], Array] = field(repr=False, compare=False)
     path: Path = field(repr=False, compare=False)
 
+    def __post_init__(self) -> None:
+        if len(self.name) > MOST_LETTERS:
+            condition = f"name its arrays in at most {MOST_LETTERS} letters"
+            raise bad_file(self.path, condition, f"a name of {len(self.name)}")
+        if len(self.shape) > MOST_AXES or math.prod(n for n in self.shape if n) > 2**58:
+            condition = f"have a possible shape for {self.name!r}"  # NumPy has no other
+            raise bad_file(self.path, condition, str(self.shape)[:80])
+
     def read(self) -> Array:
         """Return the array, if it fits in memory together with what an analysis copies of it."""
         n_values = math.prod(self.shape)
@@ -105,7 +123,14 @@ class BadFileError(ValueError):
 
 def bad_file(path: Path, condition: str, found: str) -> BadFileError:
     """Return (not raise) the library's one error sentence, for a file."""
-    return BadFileError(f"{path} must {condition}, got {' '.join(found.split())}.")
+    place = str(path).replace("\n", "\\n").replace("\r", "\\r")  # of a file that others named
+    return BadFileError(f"{place} must {_clipped(condition)}, got {_clipped(found)}.")
+
+
+def _clipped(text: str) -> str:
+    """Return text that may quote a file in one line of limited length."""
+    text = " ".join(text[: 2 * MOST_LETTERS].split())
+    return text if len(text) <= MOST_LETTERS else text[:MOST_LETTERS] + "…"
 
 
 @contextmanager
@@ -138,9 +163,27 @@ def require_text_room(path: Path) -> None:
     require_room(path, TEXT_BYTES * n_bytes, "its text")
 
 
+def require_row_room(path: Path, n_rows: int) -> None:
+    """Raise if there is no room for as many rows again, asked at some powers of two."""
+    if n_rows >= 2**16 and n_rows & (n_rows - 1) == 0:
+        require_room(path, ROW_BYTES * n_rows, "its rows")
+
+
+def require_line_room(path: Path, line: str | bytes, line_bytes: int) -> None:
+    """Raise for a line that is too long, or of which each byte may take so many of memory."""
+    if len(line) >= LINE_BYTES:
+        raise bad_file(path, f"hold lines of fewer than {LINE_BYTES} bytes", "a longer one")
+    if len(line) > LONG_LINE:
+        require_room(path, line_bytes * len(line), "the parts of a line")
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
-    """Open a regular file whose bytes are on the disk; others are refused without waiting."""
+    """Open a regular file whose bytes are on the disk; others are refused without waiting.
+
+    An empty file of which something can be read is the system's, such as one in /proc, and may
+    have no end.
+    """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
         handle = os.open(path, flags)
@@ -157,7 +200,13 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
         if status.st_size > SPARSE_BYTES and SPARSE_SHARE * stored < status.st_size:
             found_bytes = f"{status.st_size} bytes of which {stored} are on the disk"
             raise bad_file(path, "be stored in full", found_bytes)
-        yield stream
+        try:
+            if status.st_size == 0 and stream.read(1):
+                raise bad_file(path, "be stored in full", "a file that the system makes up")
+            yield stream
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise bad_file(path, "be a file that can be read", reason) from None
 
 
 def choose_entry(path: Path, entries: Mapping[str, Entry], name: str | None, ndim: int) -> Entry:
@@ -196,6 +245,8 @@ def check_finite(path: Path, array: Array) -> None:
         # A sum is finite only if every term is, short of overflow, which the next line settles.
         block = rows[start : start + step]
         with np.errstate(over="ignore", invalid="ignore"):
+            if block.dtype.itemsize > 8:  # computed in float64, which ends at 1.8e308
+                block = block.astype(np.float64)
             suspicious = not np.isfinite(np.sum(block, dtype=np.float64))
         if suspicious and not (finite := np.isfinite(block)).all():
             i, j = np.argwhere(~finite)[0]

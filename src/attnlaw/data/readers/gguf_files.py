@@ -24,7 +24,7 @@ _NUMBERS = {
 }  # fmt: skip
 _STRING, _ARRAY = 8, 9
 _OBJECT = 120  # bytes of a Python object in a list or a dictionary, besides its text
-_MAX_FIELDS = 2**30  # bytes of memory for all fields; vocabularies of 250,000 tokens take a tenth
+_MAX_FIELDS = 2**29  # bytes of memory for all fields; vocabularies of 250,000 tokens take a fifth
 _PLAIN = {0: "<f4", 1: "<f2", 24: "i1", 25: "<i2", 26: "<i4", 27: "<i8", 28: "<f8"}
 
 
@@ -71,6 +71,7 @@ class _Cursor:
             raise bad_file(self.path, "have fields of a known type", f"type {kind}")
         inner, n = self.number("I"), self.number("Q")
         if inner in _NUMBERS:
+            self.spend(3 * _OBJECT)  # of an array, beside what it holds
             code = "<" + _NUMBERS[inner]
             return np.frombuffer(self.take(n * struct.calcsize(code)), code)
         if n > (len(self.data) - self.at) // 8:  # each element takes at least its length
@@ -105,6 +106,8 @@ def _parse(path: Path) -> tuple[dict[str, Any], dict[str, Entry]]:
     fields: dict[str, Any] = {}
     for _ in range(n_fields):
         key = cursor.string()
+        if key in fields:
+            raise bad_file(path, "hold fields of different names", f"two {key!r}")
         fields[key] = cursor.value(cursor.number("I"))
     headers = []
     for _ in range(n_tensors):
@@ -117,10 +120,26 @@ def _parse(path: Path) -> tuple[dict[str, Any], dict[str, Entry]]:
     if len({header[0] for header in headers}) < len(headers):
         raise bad_file(path, "hold arrays of different names", "one that occurs twice")
     alignment = fields.get("general.alignment", 32)
-    if type(alignment) is not int or not 1 <= alignment <= 2**20:
-        raise bad_file(path, "have an alignment up to 2**20", repr(alignment))
+    if type(alignment) is not int or alignment not in [2**k for k in range(21)]:
+        raise bad_file(path, "have an alignment up to 2**20, a power of two", repr(alignment)[:80])
     start = -(-cursor.at // alignment) * alignment
+    _check_places(path, headers, alignment)
     return fields, {header[0]: _entry(path, *header, start, size) for header in headers}
+
+
+def _check_places(
+    path: Path, headers: list[tuple[str, tuple[int, ...], int, int]], alignment: int
+) -> None:
+    """Check that arrays begin where they may, and that none begins in another."""
+    reached = 0
+    for name, shape, kind, offset in sorted(headers, key=lambda header: header[3]):
+        if offset % alignment:
+            raise bad_file(path, f"hold {name!r} at a multiple of {alignment} bytes", str(offset))
+        if offset < reached:
+            raise bad_file(path, f"hold {name!r} from byte {reached} of its data on", str(offset))
+        _, block, block_bytes = _quantisation(kind)
+        stored_bytes = math.prod(shape) // block * block_bytes if block else 0
+        reached = max(reached, offset + stored_bytes)
 
 
 def _entry(

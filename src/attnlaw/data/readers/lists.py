@@ -16,7 +16,14 @@ from numpy.typing import NDArray
 from attnlaw._checks import is_missing
 from attnlaw._machine import require
 from attnlaw.data.readers.columnar_files import ColumnSize, column_sizes, record_batches
-from attnlaw.data.readers.entries import bad_file, opened, require_room
+from attnlaw.data.readers.entries import (
+    JSON_BYTES,
+    LINE_BYTES,
+    bad_file,
+    opened,
+    require_line_room,
+    require_room,
+)
 
 __all__ = [
     "BLOCK_ROWS",
@@ -33,6 +40,7 @@ __all__ = [
 ]
 
 BLOCK_ROWS = 2**13  # read at a time
+MOST_LETTERS = 1000  # of a label
 MOST_PACKED = 100  # bytes of memory for one of a file of ids
 
 
@@ -193,7 +201,7 @@ def lines_in(path: Path, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
         if start:
             stream.seek(start - 1)
             stream.readline()  # begun in the range before
-        while (place := stream.tell()) < stop and (line := stream.readline()):
+        while (place := stream.tell()) < stop and (line := stream.readline(LINE_BYTES)):
             if line.strip():
                 yield place, line
 
@@ -211,6 +219,7 @@ def parsed_lines(
         return places, rows, None if label is None else label_words(str(path), where, labels)
 
     for place, line in lines:
+        require_line_room(path, line, JSON_BYTES)
         try:
             row = json.loads(line)
             values = np.asarray(row[column] if isinstance(row, dict) else row)
@@ -232,11 +241,26 @@ def parsed_lines(
 
 
 def label_words(name: str, where: Callable[[int], str], labels: list[Any]) -> NDArray[Any]:
-    """Return labels as text; a missing one is no class of its own."""
+    """Return labels as text; a missing one is no class of its own, nor are two cut to one."""
+    words = []
     for k, label in enumerate(labels):
         if is_missing(label):
             raise bad_file(Path(name), "hold a label in every row", f"{label} in {where(k)}")
-    return np.array([str(label) for label in labels])
+        words.append(str(label))
+        if len(words[-1]) > MOST_LETTERS or not _is_word(words[-1]):
+            found = f"{words[-1][:40]!r} in {where(k)}"
+            raise bad_file(Path(name), f"hold labels of at most {MOST_LETTERS} letters", found)
+    longest = max(map(len, words), default=0)  # NumPy gives each the room of the longest
+    require_room(Path(name), 4 * longest * len(words), "its labels")
+    return np.array(words)
+
+
+def _is_word(text: str) -> bool:
+    """Whether a text is kept by NumPy, which drops NUL at the end, and has whole letters."""
+    try:
+        return not text.endswith("\0") and bool(text.encode() or True)
+    except UnicodeEncodeError:
+        return False
 
 
 def stacked_lines(

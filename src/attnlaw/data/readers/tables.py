@@ -19,10 +19,15 @@ from attnlaw.data.readers.entries import (
     choose_entry,
     opened,
     require_room,
-    require_text_room,
 )
 from attnlaw.data.readers.gguf_files import gguf_entries
-from attnlaw.data.readers.vocabularies import gguf_tokens, json_file, vocabulary_tokens
+from attnlaw.data.readers.lists import label_words
+from attnlaw.data.readers.vocabularies import (
+    gguf_tokens,
+    json_file,
+    vocabulary_tokens,
+    word_vectors,
+)
 
 __all__ = [
     "EmbeddingTable",
@@ -194,7 +199,14 @@ def _folder_entries(folder: Path) -> dict[str, Entry]:
         pickled = [file.name for file in folder.iterdir() if file.suffix in _PICKLES]
         found = f"only the pickle {pickled[0]}, which may run code" if pickled else "none"
         raise bad_file(folder, "hold a .safetensors file", found)
-    return {name: entry for file in files for name, entry in _reader(file)(file).items()}
+    entries: dict[str, Entry] = {}
+    for file in files:
+        for name, entry in _reader(file)(file).items():
+            if name in entries:
+                both = f"one in {entries[name].path.name} and {file.name}; give one of the files"
+                raise bad_file(folder, f"hold only one array called {name!r}", both)
+            entries[name] = entry
+    return entries
 
 
 def _tokens(path: Path) -> tuple[str, ...] | None:
@@ -309,10 +321,11 @@ def _labels(path: Path) -> Array:
         require_room(path, 100 * size, "its labels")  # an empty line becomes an object
         text = stream.read(size)
     try:
-        lines = text.decode("utf-8").splitlines()
+        lines = re.split("\r\n|\r|\n", text.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise bad_file(path, "be text with one label a line", "something else") from None
-    return np.array([line.strip()[:100] for line in lines])
+    words = [line.strip() or None for line in (lines if lines[-1] else lines[:-1])]
+    return label_words(str(path), lambda k: f"line {k + 1}", words)
 
 
 def read_word_vectors(path: str | Path) -> EmbeddingTable:
@@ -334,57 +347,9 @@ def read_word_vectors(path: str | Path) -> EmbeddingTable:
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"{path} must be a file of word vectors, got nothing at that place.")
-    binary = path.suffix == ".bin"
-    words, vectors = (_binary_vectors if binary else _text_vectors)(path)
+    words, vectors = word_vectors(path)
     if not np.isfinite(vectors).all():
         raise bad_file(path, "hold finite numbers", "others")
     return EmbeddingTable(
         vectors=vectors, tokens=tuple(words), source=str(path), name="word vectors"
     )
-
-
-def _text_vectors(path: Path) -> tuple[list[str], NDArray[np.float32]]:
-    words: list[str] = []
-    numbers: list[NDArray[np.float32]] = []
-    announced = None
-    require_text_room(path)
-    with path.open("rb") as stream:
-        for line in stream:
-            if not words and announced is None and re.fullmatch(rb"\d{1,18} \d{1,18}\s*", line):
-                announced = int(line.split()[0])
-                continue
-            word, _, rest = line.rstrip().partition(b" ")
-            try:
-                row = np.array(rest.split(), dtype=np.float32)
-            except ValueError:
-                row = np.empty(0, np.float32)
-            if len(row) == 0 or (numbers and len(row) != len(numbers[0])):
-                where = f"{len(row)} in line {len(words) + 1}"
-                raise bad_file(path, "hold a word and equally many numbers a line", where)
-            words.append(word.decode("utf-8", "replace"))
-            numbers.append(row)
-    if not words:
-        raise bad_file(path, "hold word vectors", "an empty file")
-    if announced is not None and announced > len(words):
-        raise bad_file(path, f"hold the {announced} words it announces", f"{len(words)} of them")
-    return words, np.stack(numbers)
-
-
-def _binary_vectors(path: Path) -> tuple[list[str], NDArray[np.float32]]:
-    data = np.memmap(path, np.uint8, mode="r").data if path.stat().st_size else memoryview(b"")
-    head = bytes(data[:64]).partition(b"\n")[0]
-    if not re.fullmatch(rb"\d+ \d+", head):
-        raise bad_file(path, "begin with the counts of words and numbers", repr(head[:40]))
-    V, d = map(int, head.split())
-    if V * (4 * d + 2) > len(data) or 0 in (V, d):
-        raise bad_file(path, f"hold {V} words of {d} numbers", f"{len(data)} bytes")
-    words, vectors, at = [], np.empty((V, d), np.float32), len(head) + 1
-    for i in range(V):
-        name, space, _ = bytes(data[at : at + 1000]).partition(b" ")
-        at += len(name) + 1
-        if not space or at + 4 * d > len(data):
-            raise bad_file(path, f"hold {V} words of {d} numbers", f"{i} of them")
-        words.append(name.lstrip(b"\n").decode("utf-8", "replace"))
-        vectors[i] = np.frombuffer(data[at : at + 4 * d], "<f4")
-        at += 4 * d
-    return words, vectors

@@ -11,9 +11,10 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +22,17 @@ from numpy.typing import NDArray
 from attnlaw._checks import count
 from attnlaw._machine import require
 from attnlaw.data.readers.entries import (
+    JSON_BYTES,
+    LINE_BYTES,
     BadFileError,
     bad_file,
     opened,
+    require_line_room,
     require_room,
+    require_row_room,
     require_text_room,
 )
+from attnlaw.data.readers.lists import label_words
 from attnlaw.data.readers.tables import list_arrays, read_table, read_word_vectors
 from attnlaw.data.readers.vocabularies import encode_texts, json_file, read_tokenizer
 
@@ -99,17 +105,24 @@ def read_texts(
                     path, f"hold {kind} in every row of {name!r}", f"none in row {number}"
                 )
             columns[name].append(value if name == score else _word(path, name, value, number))
+        require_row_room(path, number)
     if not columns[names[0]]:
         raise bad_file(path, "hold texts", "no row")
     numbers = None
     if score is not None:
         try:
             numbers = np.array([float(value) for value in columns[score]])
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise bad_file(path, f"hold numbers in {score!r}", str(error)[:80]) from None
+        if not (finite := np.isfinite(numbers)).all():
+            found = f"{numbers[~finite][0]} in row {int(np.argmin(finite)) + 1}"
+            raise bad_file(path, f"hold finite numbers in {score!r}", found)
+    classes = None
+    if label is not None:
+        classes = label_words(str(path), lambda k: f"row {k + 1}", columns[label]).tolist()
     return TextColumns(
         texts=tuple(columns[name] for name in names),
-        labels=None if label is None else columns[label],
+        labels=classes,
         scores=numbers,
     )
 
@@ -158,13 +171,10 @@ def _rows(path: Path, wanted: list[str]) -> Iterator[dict[str, Any]]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             if kind in (".csv", ".tsv"):
-                rows = csv.DictReader(stream, delimiter="," if kind == ".csv" else "\t")
-                names = list(rows.fieldnames or ())
-                for name in wanted if names else ():
-                    _check_column(path, name, names)
-                yield from rows
+                yield from _separated(path, stream, "," if kind == ".csv" else "\t", wanted)
                 return
-            for number, line in enumerate(stream, 1):
+            for number, line in enumerate(iter(partial(stream.readline, LINE_BYTES), ""), 1):
+                require_line_room(path, line, JSON_BYTES)
                 if not line.strip():
                     continue
                 row = json.loads(line)
@@ -175,6 +185,33 @@ def _rows(path: Path, wanted: list[str]) -> Iterator[dict[str, Any]]:
         raise
     except (ValueError, csv.Error, RecursionError) as error:  # of UTF-8, JSON and its numbers
         raise bad_file(path, f"be a sound {kind} file", str(error)[:80]) from None
+
+
+def _separated(
+    path: Path, stream: TextIO, mark: str, wanted: list[str]
+) -> Iterator[dict[str, Any]]:
+    """Yield the wanted columns of lines of fields, all of which are there, and none besides."""
+    lines = iter(partial(stream.readline, LINE_BYTES), "")
+    rows = csv.reader(_short(path, lines), delimiter=mark, strict=True)
+    names = next((row for row in rows if row), [])
+    for name in wanted if names else ():
+        _check_column(path, name, names)
+    places = [names.index(name) for name in wanted if names]
+    number = 0
+    for row in rows:
+        number += bool(row)  # an empty line is none
+        if len(row) > len(names) and any(row[len(names) :]):
+            found = f"{len(row)} in row {number}"
+            raise bad_file(path, f"hold {len(names)} fields a line, as the first does", found)
+        if row:
+            fields = (row[k] if k < len(row) else None for k in places)
+            yield dict(zip(wanted, fields, strict=True))
+
+
+def _short(path: Path, lines: Iterator[str]) -> Iterator[str]:
+    for line in lines:
+        require_line_room(path, line, JSON_BYTES)
+        yield line
 
 
 def _check_column(path: Path, name: str, names: list[str]) -> None:
