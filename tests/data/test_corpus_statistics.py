@@ -277,3 +277,25 @@ def test_damaged_statistics_are_refused(tmp_path, damage):
     (tmp_path / "s.npz").write_bytes(b"" if damage == "empty" else content)
     with pytest.raises(ValueError, match="must hold statistics of a corpus, got"):
         CorpusStatistics.load(tmp_path / "s.npz")
+
+
+def test_one_flipped_bit_in_saved_statistics_is_noticed(tmp_path):
+    """One in the name of an array left it out, and with it token weights or covariances."""
+    file = tmp_path / "s.npz"
+    ids = np.random.default_rng(1).integers(0, 9, (50, 4))
+    corpus_statistics(ids, np.eye(9, 3), token_weights=np.arange(1.0, 10.0)).save(file)
+    whole, content = CorpusStatistics.load(file), file.read_bytes()
+    directory = content.index(b"PK\x01\x02")
+    rng = np.random.default_rng(510000001)
+    places = 8 * directory + rng.choice(8 * (len(content) - directory), 400, replace=False)
+    name = content.index(b"token_weights.npy", directory)
+    for place in (8 * (name + 16), *places, *rng.choice(8 * directory, 100)):
+        damaged = bytearray(content)
+        damaged[place // 8] ^= 1 << place % 8
+        file.write_bytes(damaged)
+        try:
+            found = CorpusStatistics.load(file)
+        except ValueError:
+            continue
+        for field in ("token_weights", "token_counts", "mean", "covariance"):
+            np.testing.assert_array_equal(getattr(found, field), getattr(whole, field))

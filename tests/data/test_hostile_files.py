@@ -458,3 +458,13 @@ def test_labels_are_kept_apart(tmp_path):
     file.write_text("a\n" * 100_000 + 900 * "x")
     with limited_memory(100 * MIB), pytest.raises(ValueError, match="need of 343 MiB"):
         read_sequences(tmp_path / "x.npy", labels=file)
+
+
+def test_arrays_do_not_get_lost_by_their_names(tmp_path):
+    """A flipped bit in the directory of an archive left an array out that may be there or not."""
+    np.savez(tmp_path / "x.npz", sequences=np.ones((4, 2, 3)), lengths=np.full(4, 1))
+    data = bytearray((tmp_path / "x.npz").read_bytes())
+    data[data.rindex(b"lengths.npy") + 10] ^= 1
+    (tmp_path / "x.npz").write_bytes(data)
+    with pytest.raises(ValueError, match=r"must be a complete .npz archive, got File name in dir"):
+        read_sequences(tmp_path / "x.npz")

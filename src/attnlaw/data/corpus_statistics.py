@@ -8,7 +8,7 @@ n chunks and w workers about w + log₂ n of them, and these are what a run has 
 
 import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw._checks import Floats, invalid_argument
-from attnlaw._store import atomic_path
+from attnlaw._store import atomic_path, checksum
 from attnlaw.data.covariance import PooledCovariance
 from attnlaw.data.readers.array_files import stored_arrays
 
@@ -33,7 +33,7 @@ __all__ = [
     "write_state",
 ]
 
-FORMAT = "attnlaw corpus statistics 1"
+FORMAT = "attnlaw corpus statistics 2"
 
 UNREADABLE = (OSError, EOFError, ValueError, LookupError, TypeError, RuntimeError, BadZipFile)
 """What damaged files of ours raise: a zip may ask for a password or an unknown packing, too."""
@@ -140,6 +140,8 @@ class CorpusStatistics:
         for name in ("token_weights", "a"):
             if getattr(self, name) is not None:
                 arrays[name] = getattr(self, name)
+        arrays = {name: np.asarray(values) for name, values in arrays.items()}
+        arrays["digest"] = np.array(_digest(arrays))
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         with atomic_path(Path(path)) as partial, partial.open("wb") as file:
             np.savez(file, allow_pickle=False, **arrays)
@@ -159,6 +161,9 @@ class CorpusStatistics:
             arrays = stored_arrays(source)
             if str(arrays["format"]) != FORMAT:
                 raise ValueError(f"format {arrays['format']}")
+            digest = str(arrays.pop("digest"))
+            if digest != _digest(arrays):  # the archive's checksums are of each array alone
+                raise ValueError("arrays that are not those that were written")
             n_sequences, n_tokens = map(int, arrays["n"])
             K = len(arrays.get("means", ()))
             pooled, halves = [], []
@@ -192,6 +197,16 @@ class CorpusStatistics:
 def found_in(error: Exception) -> str:
     """Return what an error says was found, as the end of a sentence."""
     return str(error).rsplit(", got ", 1)[-1].rstrip(".")[:60] or type(error).__name__
+
+
+def _digest(arrays: Mapping[str, NDArray[Any]]) -> str:
+    """Return the SHA-256 of arrays with their names, types and shapes."""
+    parts: list[bytes | str] = []
+    for name in sorted(arrays):
+        values = np.asarray(arrays[name])
+        kind = values.dtype.newbyteorder("<")
+        parts += [f"{name} {kind.str} {values.shape}\n", values.astype(kind).tobytes()]
+    return checksum(parts)
 
 
 def is_statistics(value: Any) -> bool:

@@ -90,9 +90,10 @@ def _members(path: Path, kinds: str) -> dict[str, Entry]:
                     path, "hold plain arrays (convert it to .safetensors)", "a PyTorch pickle"
                 )
             for member in members:
-                if member.filename.endswith(".npy"):
-                    with archive.open(member) as stream:
-                        header = _header(path, stream, kinds)
+                with archive.open(member) as stream:  # compares its name in the two places
+                    if not member.filename.endswith(".npy"):
+                        continue
+                    header = _header(path, stream, kinds)
                     name = member.filename.removesuffix(".npy")
                     if name in entries:
                         raise bad_file(path, "hold arrays of different names", f"two {name!r}")
