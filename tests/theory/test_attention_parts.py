@@ -157,8 +157,8 @@ def test_rows_of_a_cool_head_are_linear_and_quadratic(beta):
     # is left is β⁴/2. Without the factor i/(i − 1) of a centred row, β²/n was taken for noise.
     n = 300
     kernel = Kernel(head(n, 64, beta))
-    modes, _ = kernel.modes(0.004)
-    blocks, noise, _ = finite_rows(kernel, modes, np.array([float(n)]))
+    modes, rest = kernel.modes(0.004)
+    blocks, noise, _ = finite_rows(kernel, modes, rest @ kernel.weights, np.array([float(n)]))
     energies = np.array([m.strength for m in modes]) * (blocks[:, 0] @ kernel.weights)
     linear = sum(e for e, m in zip(energies, modes, strict=True) if m.degree == 1)
     quadratic = sum(e for e, m in zip(energies, modes, strict=True) if m.degree == 2)

@@ -84,12 +84,17 @@ def causal_head(model: SelfAttention) -> CausalHead:
     kernel = _kernel(replace(model, n_tokens=model.n_tokens - 1) if model.sink else model)
     tokens = _tokens(model, model.n_tokens - n_empty)
     lengths = tokens.lengths + shift
-    modes, rest = kernel.modes(_RESOLVED)
-    modes = [mode for i, mode in enumerate(modes) if mode.degree not in _degrees(modes[:i])]
+    found, rest = kernel.modes(_RESOLVED)
+    modes: list[Mode] = []
+    for mode in found:
+        if mode.degree in _degrees(modes):
+            rest = rest + mode.strength**2 * np.outer(mode.left**2, mode.right**2)
+        else:
+            modes.append(mode)
     means = None
     if not model.alibi_slope:
         means = _means_of_bins(kernel, model.window, tokens.bins, shift)
-    energies = _Energies(*finite_rows(kernel, modes, lengths, means))
+    energies = _Energies(*finite_rows(kernel, modes, rest @ kernel.weights, lengths, means))
     if not tokens.are_alike:
         energies = energies.times(_decay_ratio(kernel, model, tokens.bins, lengths))
     left, left_weights = _left_by_sink(kernel, model.sink)

@@ -40,7 +40,8 @@ __all__ = [
 MOST_BETA = 3.0
 """Inverse temperature above which harmonics overflow and rows are ruled by single entries."""
 
-_NEGLIGIBLE = 1e-7  # energy of a mode, as a share of the total
+_NEGLIGIBLE = 1e-3  # energy of a mode, as a share of what is in no mode, and as one of all:
+_LEAST, _MOST = 1e-13, 1e-7
 
 
 class Mode(NamedTuple):
@@ -144,27 +145,27 @@ class Kernel:
                 "head_dimension", "at least 3 for this order of the law", self.d
             )
         t, w = self.norms, self.weights
+        parts: list[Floats] = []
+        energies = [0.0]
+        while not parts or energies[-1] >= 1e-16 * sum(energies):
+            k = len(parts) + 1
+            parts.append(self.coefficient(k, np.outer(t, t)) / self.normaliser(t)[:, None])
+            energies.append(float(w @ parts[-1] ** 2 @ w))
+        ratios = [self.ratio(k + 1) for k in range(len(parts) - 1)]
+        few = sum(e for e, ratio in zip(energies[1:], ratios, strict=False) if ratio < least_ratio)
+        total = sum(energies)
+        negligible = min(max(_NEGLIGIBLE * few, _LEAST * total), _MOST * total)
         found: list[Mode] = []
         rest = np.zeros((t.size, t.size))
-        total, k = 0.0, 0
-        while True:
-            k += 1
-            B = self.coefficient(k, np.outer(t, t)) / self.normaliser(t)[:, None]
-            energy = float(w @ B**2 @ w)
-            total += energy
-            if energy < 1e-16 * total:
-                return found, rest
-            ratio = self.ratio(k)
-            if ratio < least_ratio:
-                rest += B**2
-                continue
-            left, sigma, right = np.linalg.svd(np.sqrt(w)[:, None] * B * np.sqrt(w))
-            strong = np.flatnonzero(sigma**2 > _NEGLIGIBLE * total)
-            for i in strong:
-                u, v = left[:, i] / np.sqrt(w), right[i] / np.sqrt(w)
-                found.append(Mode(k, float(sigma[i]), u, v, ratio))
-                B = B - sigma[i] * np.outer(u, v)
+        for k, (B, ratio) in enumerate(zip(parts, ratios, strict=False), 1):
+            if ratio >= least_ratio:
+                left, sigma, right = np.linalg.svd(np.sqrt(w)[:, None] * B * np.sqrt(w))
+                for i in np.flatnonzero(sigma**2 > negligible):
+                    u, v = left[:, i] / np.sqrt(w), right[i] / np.sqrt(w)
+                    found.append(Mode(k, float(sigma[i]), u, v, ratio))
+                    B = B - sigma[i] * np.outer(u, v)
             rest += B**2
+        return found, rest
 
     def left(self, mode: Mode, r: Floats) -> Floats:
         """√σ u(r) at any norm: u(r) = Σ_j B(r, s_j) w_j v(s_j)/σ."""

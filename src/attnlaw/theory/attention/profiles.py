@@ -139,14 +139,13 @@ def tokens_profile(model: SelfAttention) -> AttentionProfile:
     of a row is exact, given the query's norm (`rows`).
     """
     kernel = Kernel(model)
-    modes, _ = kernel.modes(_RESOLVED)
+    modes, rest = kernel.modes(_RESOLVED)
     w, h = kernel.weights, 1 if kernel.is_mean else kernel.h
     felt = np.array([mode.degree > 1 and mode.ratio < _STRUCTURE for mode in modes], dtype=bool)
     drawn = energies(kernel, [mode for mode, f in zip(modes, felt, strict=True) if not f])
     rows, columns = _balanced(_Side.of(w, drawn.rows), _Side.of(w, drawn.columns), h)
-    blocks, noise, term = (
-        part[..., 0, :] for part in finite_rows(kernel, modes, np.array([float(kernel.n)]))
-    )
+    n = np.array([float(kernel.n)])
+    blocks, noise, term = (part[..., 0, :] for part in finite_rows(kernel, modes, rest @ w, n))
     alpha = kernel.of_rows(np.vstack([blocks, noise]))[:, rows.kind]
     gamma = _variances(modes)[1]
     columns_noise = _noise_of_columns(columns, blocks[felt] @ w, gamma[felt])
@@ -172,8 +171,8 @@ def tokens_profile(model: SelfAttention) -> AttentionProfile:
 def tokens_term_energy(model: SelfAttention) -> float:
     """Share of the key-norm term in the mean squared singular value, at n tokens."""
     kernel = Kernel(model)
-    modes, _ = kernel.modes(_RESOLVED)
-    _, _, term = finite_rows(kernel, modes, np.array([float(kernel.n)]))
+    modes, rest = kernel.modes(_RESOLVED)
+    _, _, term = finite_rows(kernel, modes, rest @ kernel.weights, np.array([1.0 * kernel.n]))
     return float(term[0] @ kernel.weights) / (kernel.h_keys if kernel.is_mean else 1)
 
 

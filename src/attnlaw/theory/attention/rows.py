@@ -48,6 +48,7 @@ _NORMS = 8  # nodes for the norm of a query, more in few dimensions
 _SHORT = 24  # rows with a number of entries of their own
 _GROWTH = 0.08  # of the number of entries, between rows that splines connect
 _LIGHT = 0.006  # relative variance of the normaliser below which no entry weighs on it
+_LEAST_NOISE = 1e-15  # share of it in the energy of a row
 _LAGS = 150  # entries, or groups of entries, of a decaying row
 _STEP = 0.3  # of log t: the trapezoidal rule has about 14 digits
 
@@ -106,10 +107,16 @@ def row_means(
         pairs = (i * (i - 1) * two) @ projected**2
         spread = (rest @ t) / np.maximum(rest.sum(axis=1), 1e-300) ** 2
         single = ((i * rest) @ projected) ** 2 * spread[:, None] * (i / np.maximum(i - 1, 1))
-        variance = ((weights @ g**2) / (weights @ g) ** 2 - 1) / i  # of the normaliser
-        q = 0.5 + 0.5 / (1 + (variance / _LIGHT) ** 2)
+        q = 0.5 + 0.5 * _lightness(logs, weights, i)
         squares = single**q * pairs ** (1 - q)
     return np.maximum(energies, 0.0), np.asarray(squares.T)
+
+
+def _lightness(log_entries: Floats, weights: Floats, lengths: Floats) -> Floats:
+    """Return 1 where no entry of a row weighs on its normaliser, 0 where single ones do."""
+    g = np.exp(log_entries - log_entries.max())
+    variance = ((weights @ g**2) / (weights @ g) ** 2 - 1) / lengths  # of the normaliser
+    return np.asarray(1 / (1 + (variance / _LIGHT) ** 2))
 
 
 def row_energies(
@@ -322,24 +329,31 @@ def _decayed_energy(
 
 
 def finite_rows(
-    kernel: Kernel, modes: list[Mode], lengths: Floats, means: Floats | None = None
+    kernel: Kernel,
+    modes: list[Mode],
+    rest: Floats,
+    lengths: Floats,
+    means: Floats | None = None,
 ) -> tuple[Floats, Floats, Floats]:
     """α of the blocks (K × lengths × norms), of the noise, and the energy of the key-norm term.
 
     The energies of a row add up to the exact one given its norm, times what makes their mean over
     norms, which end where those of n tokens do, the exact one over all norms (`mean_energies`, or
     given as `means`); a block of degree k keeps the share c_k(i)²/c_k(∞)² of what it has in a
-    row of infinitely many entries.
+    row of infinitely many entries, where what is in no block has the energy `rest` (of each norm).
+    A row without heavy entries is such a row but for its normaliser, which scales all of it alike
+    (docs/theory/realistic-heads.md, "Step 3: the energy of single rows").
     """
     x, weights = kernel.scores(_SCORES, cut=False)
     polynomials = _polynomials(kernel, x, max((mode.degree for mode in modes), default=0))
     share = np.empty((len(polynomials), lengths.size, kernel.norms.size))  # c_k(i)²/c_k(∞)²
-    energy = np.empty((lengths.size, kernel.norms.size))
+    energy, light = np.empty((2, lengths.size, kernel.norms.size))
     for j, r in enumerate(kernel.norms):
         spread = kernel.row_beta * r
         energy[:, j], squares = _spread_row(kernel, spread, x, weights, polynomials, lengths)
         limits = _limits(kernel, x, weights, polynomials, r)
         share[:, :, j] = squares / limits[:, None] ** 2
+        light[:, j] = _lightness(min(spread, _FROZEN) * x, weights, lengths)
     exact = mean_energies(kernel, lengths) if means is None else means
     energy = energy * (exact / np.maximum(energy @ kernel.weights, 1e-300))[:, None]
     blocks = np.array(
@@ -349,10 +363,12 @@ def finite_rows(
     term = np.minimum(_term_energy(kernel) * share[0], 0.5 * energy)
     known = np.tensordot(strength, blocks, axes=1)
     least = 1e-3 * np.minimum(1.0, kernel.beta * kernel.norms) ** 2
-    noise = np.maximum(energy - term - known, least * energy)
-    # what rounding or an energy near zero leaves of the blocks, so that the sum stays exact
+    heavy = np.maximum(energy - term - known, least * energy)
+    scaled = (energy - term) * np.maximum(rest / (known + rest + 1e-300), _LEAST_NOISE)
+    noise = light * scaled + (1 - light) * heavy
+    # blocks have what is left, so that the sum stays exact
     room = np.where(known > 0, (energy - term - noise) / np.where(known > 0, known, 1.0), 0.0)
-    return blocks * np.minimum(room, 1.0), noise, term
+    return blocks * room, noise, term
 
 
 def _polynomials(kernel: Kernel, x: Floats, top: int) -> Floats:
