@@ -37,6 +37,16 @@ def test_rounding_beside_an_atom_does_not_matter():
     assert al.ks_distance(exact + noise, law) == al.ks_distance(exact, law)
 
 
+@pytest.mark.parametrize("scale", [1e-90, 1e-13, 1.0, 1e90])
+def test_distances_do_not_depend_on_the_unit(scale):
+    """A sample of sizes below 1e-12 was taken for an atom at zero, at a distance of 0."""
+    law = al.MarchenkoPastur(2.0)
+    sample = 1.3 * np.concatenate([np.zeros(50), law.quantile(0.5 + (np.arange(50) + 0.5) / 100)])
+    expected = al.ks_distance(sample, law)
+    assert expected > 0.05
+    assert al.ks_distance(scale * sample, scale * law) == pytest.approx(expected, rel=1e-6)
+
+
 def test_mass_of_the_law_that_rounding_joins_to_its_atom_is_no_distance():
     # 4 % of a causal head's spectrum lie below 1e-12: F falls as 1/|log x| beside an atom of 1/n.
     head = al.SelfAttention(n_tokens=50, head_dimension=64, inverse_temperature=0.7, causal=True)

@@ -64,7 +64,7 @@ def ks_distance(sample: ArrayLike, law: Law) -> float:
     x = np.sort(real_array("sample", sample).ravel())
     if not x.size:
         raise invalid_argument("sample", "at least one number", sample)
-    rounding = 1e-12 * np.maximum(1.0, np.maximum(np.abs(law.atom.location), np.abs(x).max()))
+    rounding = 1e-12 * np.maximum(np.abs(law.atom.location), np.abs(x).max())
     for place, width in zip(law.atom.location, rounding, strict=True):
         x[np.abs(x - place) <= width] = place
     values, counts = np.unique(x, return_counts=True)
