@@ -116,3 +116,34 @@ def test_two_spectra_of_many_atoms():
     x = law.quantile(q)
     assert_allclose(law.cdf(x), q, atol=1e-12)
     assert np.all(law.density(x) > 0)
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.1, -1.0])
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("a", [0.01, 0.5, 1.37, 10.0, 300.0])
+@pytest.mark.parametrize(("p", "q"), [(0.3, 0.4), (0.3, 0.5), (0.7, 0.4), (0.2, 0.1)])
+def test_sums_of_two_projections_have_the_edges_of_their_angles(p, q, a, sign, shift):
+    """Next to atoms at zero of both, gaps were lost or refused.
+
+    P + aQ has the eigenvalues λ = (1 + a)/2 ± √((1 + a)²/4 − a(1 − c)) for the squared cosine c
+    of each angle between them, c between p + q − 2pq ± √(4pq(1 − p)(1 − q)).
+    """
+    c = p + q - 2 * p * q + np.array([1, -1]) * np.sqrt(4 * p * q * (1 - p) * (1 - q))
+    large = (1 + a) / 2 + np.sqrt((1 + a) ** 2 / 4 - a * (1 - c))
+    edges = np.sort(np.concatenate([large, a * (1 - c) / large]))
+    law = sign * (Discrete([0, 1], [1 - p, p]) + Discrete([shift, shift + a], [1 - q, q]))
+    expected = np.sort(sign * (edges + shift))
+    np.testing.assert_allclose(law.edges, expected, rtol=0, atol=1e-11 * (1 + a + abs(shift)))
+    assert law.atom.mass.sum() == pytest.approx(1 - 2 * min(p, q, 1 - p, 1 - q))
+
+
+def test_sums_of_sums_next_to_atoms_at_zero():
+    """Gaps of a sum on other branches than those of its parts: a shift moves all of them."""
+    four = Discrete([0, 1, 4, 30], [0.7, 0.1, 0.1, 0.1])
+    two = Discrete([0, 2], [0.8, 0.2])
+    parts = two + Discrete([0, 0.7], [0.9, 0.1]), four + Discrete([0, 11], [0.85, 0.15])
+    law, moved = sum(parts, Discrete([0])), (parts[0] + 0.3) + (parts[1] - 0.1)
+    assert len(law.support) > 2
+    np.testing.assert_allclose(law.edges + 0.2, moved.edges, rtol=1e-9)
+    np.testing.assert_allclose(law._interval_masses, moved._interval_masses, atol=1e-9)
+    assert law.atom.mass.sum() == pytest.approx(moved.atom.mass.sum())

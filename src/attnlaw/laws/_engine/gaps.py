@@ -36,7 +36,7 @@ class Gaps(NamedTuple):
 
     A gap with low ≥ high goes through infinity: from low to ∞ and on from −∞ to high. Inside a
     gap a point is given by its logit, which keeps its precision at both ends. Closer to an end
-    than `close`, relatively, the curve is all rounding.
+    than `close`, relatively, or than the distance `nearest`, the curve is all rounding.
     """
 
     low: Floats
@@ -45,6 +45,7 @@ class Gaps(NamedTuple):
     curve: Curve
     scale: float  # length that measures the gap through infinity
     close: float
+    nearest: Floats  # on each branch of the curve, at either end (2 × branches)
 
     @property
     def wraps(self) -> NDArray[np.bool_]:
@@ -54,11 +55,15 @@ class Gaps(NamedTuple):
     @property
     def ends(self) -> Floats:
         """Logits next to the ends of the gaps (2 × gaps), the first ones negative."""
-        span = np.where(self.wraps, 2 * self.scale, self.high - self.low)
+        close = self.close * np.abs([self.low, self.high])
         with np.errstate(divide="ignore"):
-            low, high = (np.log(span / np.abs(end)) for end in (self.low, self.high))
-        far = np.array([low, high]) - np.log(self.close)
+            far = np.log(self.span / np.maximum(close, self.nearest[:, self.branch]))
         return np.asarray(np.clip(far, 3.0, 60.0) * [[-1], [1]])
+
+    @property
+    def span(self) -> Floats:
+        """Lengths of the gaps, twice the scale for one through infinity."""
+        return np.where(self.wraps, 2 * self.scale, self.high - self.low)
 
     def place(self, logit: Floats, rows: Rows) -> Floats:
         """Parameters at these logits in these gaps."""

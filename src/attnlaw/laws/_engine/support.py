@@ -99,7 +99,8 @@ def _between_masses(masses: PointMasses, scale: float) -> Gaps:
             g, y, dg, dy = cauchy_sums(masses, u)
         return Point(u, g, y, np.ones_like(u), dg, dy)
 
-    return Gaps(t, np.roll(t, -1), np.zeros(len(t), dtype=np.intp), curve, scale, SHARP)
+    branch = np.zeros(len(t), dtype=np.intp)
+    return Gaps(t, np.roll(t, -1), branch, curve, scale, SHARP, np.zeros((2, 1)))
 
 
 def _after(found: Gaps, stage: Stage, before: Expression) -> Gaps:
@@ -154,7 +155,31 @@ def _pieces_with_partners(kind: str, left: Gaps, right: Gaps) -> "tuple[Gaps, _P
     low, high, branch = (np.concatenate([part[k] for part in parts]) for k in range(3))
     partner = np.repeat(rows, [len(part.low) for part in parts])
     curve = _PairCurve(kind, left, right, branch, partner)
-    return Gaps(low, high, np.arange(len(low)), curve, left.scale, BLUNT), curve
+    nearest = np.zeros((2, len(low)))
+    whole = Gaps(low, high, np.arange(len(low)), curve, left.scale, BLUNT, nearest)
+    return whole._replace(nearest=_known_to_both(whole, curve)), curve
+
+
+def _known_to_both(whole: Gaps, curve: "_PairCurve") -> Floats:
+    """Return the distances from the ends of pieces from which on the right law has a point, too.
+
+    The left one is known next to an atom at zero as closely as floats go, but not what it is
+    joined with, there or at an atom elsewhere.
+    """
+    rows = np.tile(np.arange(len(whole.low)), 2)
+    ends = whole.ends.ravel()
+
+    def is_lost(logit: Floats) -> Bools:
+        return np.isnan(curve.margins(whole.place(logit, rows), rows).slope)
+
+    ends_lost = (np.concatenate([whole.low, whole.high]) == 0) & is_lost(ends)
+    low, high = np.full(ends.size, 3.0), np.abs(ends)
+    for _ in range(12 if ends_lost.any() else 0):
+        middle = 0.5 * (low + high)
+        lost = is_lost(np.copysign(middle, ends))
+        low, high = np.where(lost, low, middle), np.where(lost, middle, high)
+    known = np.where(ends_lost, np.maximum(low - 1, 3.0), np.abs(ends))
+    return np.asarray(whole.span * np.exp(-known).reshape(2, -1))
 
 
 def _open_places(whole: Gaps, curve: "_PairCurve") -> tuple[Floats, Floats]:
@@ -191,7 +216,7 @@ def _stretches_of_one_sign(whole: Gaps, curve: "_PairCurve") -> tuple[Rows, Floa
 
     G does not vanish there (for a product, neither do y and 1 + y), which also excludes infinity.
     """
-    left = whole._replace(curve=curve.left.curve, branch=curve.branch)
+    left = whole._replace(curve=curve.left.curve, branch=curve.branch, nearest=curve.left.nearest)
     cuts = crossings(left, curve.field, [0.0] if curve.kind == "additive" else [0.0, -1.0])
     through = np.flatnonzero(whole.wraps)
     row = np.concatenate([np.arange(len(whole.low)), through, cuts.row])
