@@ -39,7 +39,6 @@ from attnlaw._store import (
     fingerprint_difference,
     writable,
 )
-from attnlaw.data.readers.entries import opened
 from attnlaw.sweeps.cells import cell_shape
 from attnlaw.sweeps.grid import Sweep
 
@@ -64,6 +63,7 @@ __all__ = [
 FORMAT = "attnlaw sweep 1"
 MANIFEST, LOCK, JOURNAL, RESULTS = "manifest.json", "lock", "cells.journal", "results.nc"
 DIGEST = "results.sha256"
+SPARSE_BYTES = 2**28  # from which on a file with less than one byte in eight on the disk is sparse
 SYNC_SECONDS = 1.0  # of work that a power cut may cost; a kill costs nothing that was written
 SOURCES = (  # what decides which numbers a cell observes
     "_checks.py",
@@ -158,9 +158,11 @@ def _require_regular_files(path: Path) -> None:
     for name in (MANIFEST, RESULTS, DIGEST, JOURNAL):
         if (path / name).exists() and not (path / name).is_file():
             raise StoreError(f"{path / name} must be a regular file, got something else.")
-        if (path / name).exists():
-            with opened(path / name):
-                pass
+        status = (path / name).stat() if (path / name).exists() else None
+        stored = 512 * getattr(status, "st_blocks", 2**62)
+        if status is not None and status.st_size > SPARSE_BYTES and 8 * stored < status.st_size:
+            found = f"{status.st_size} bytes of which {stored} are on the disk"
+            raise StoreError(f"{path / name} must be stored in full, got {found}.")
 
 
 def read_manifest(path: Path) -> tuple[Sweep, dict[str, str]]:
