@@ -60,7 +60,7 @@ def simulate(
         Number of independent trials.
     rng : Generator, int or None
         Source of randomness. Trial k has its own stream, the same for any `n_trials` and
-        `n_jobs`.
+        `n_jobs`. See the Notes for its digits.
     n_jobs : int
         Number of processes.
     progress : callable or None
@@ -73,6 +73,14 @@ def simulate(
     -------
     Spike, ClassSpikes, Spikes or AttentionSpectrum
         Every field an array with the trials as first axis.
+
+    Notes
+    -----
+    The matrix-free method draws the table along the vectors of Lanczos, to which rounding errors
+    matter more from step to step. Compiled or not, and on another machine, it draws the same
+    random numbers and has the same law, and most trials agree to 1e-4; but single ones near the
+    threshold may differ as those of two seeds do. ``method="reference"`` gives a seed the same
+    digits everywhere, and `simulation.prefer_compiled` on one machine.
 
     Examples
     --------

@@ -92,9 +92,10 @@ def use_compiled(
     -----
     Compiled from the moment when the uncompiled work of this process, past and asked for now,
     would take as long as compiling: never more than twice the time of the better choice. Both
-    ways draw the same random numbers and agree to the tolerance of a trial, except that in three
-    covariances of tokens that are not centred rounding decides which directions are new; those
-    are compiled whenever they can be, so that a seed has one answer.
+    ways draw the same random numbers, and most trials agree to their tolerance; Lanczos amplifies
+    rounding, so that single ones near the threshold are as different as those of two seeds. In
+    three covariances of tokens that are not centred rounding even decides which directions are
+    new; those are compiled whenever they can be.
     """
     global _seconds
     if model.sizes(dimension).n_vocab == 0 or model.tokens_differ:
