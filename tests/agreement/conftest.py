@@ -1,6 +1,7 @@
 """Theory against finite matrices; every tolerance is the standard error of the trials."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,13 @@ def score(observed, predicted):
     observed = np.asarray(observed, dtype=float)
     error = observed.std(axis=0, ddof=1) / np.sqrt(len(observed))
     return float((observed.mean(axis=0) - predicted) / error)
+
+
+def pytest_collection_modifyitems(items):
+    """Leave repeated draws out of coverage: tests of the parts run the same lines."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker("no_cover")
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ from attnlaw.estimators import rows, signal_components
 
 N_SEEDS, LEVEL = 200, 0.05
 
+pytestmark = pytest.mark.no_cover  # the same lines, hundreds of times
+
 
 CORRELATED = np.linalg.cholesky(0.5 ** np.abs(np.subtract.outer(np.arange(40), np.arange(40)))).T
 

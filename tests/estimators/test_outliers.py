@@ -41,6 +41,7 @@ def count_of(n, **options):
     return total
 
 
+@pytest.mark.no_cover
 def test_false_alarms_are_at_the_nominal_level_and_those_of_marchenko_pastur_are_not():
     n, d = 200, 60
     plain = 0

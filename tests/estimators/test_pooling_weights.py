@@ -59,6 +59,7 @@ def test_the_optimal_weights_are_found_without_labels(correlation, signal_norm):
         *((alternating_correlation(20, p), norm) for p in (4, 5, 20) for norm in (1.2, 2.0)),
     ],
 )
+@pytest.mark.no_cover
 def test_the_optimal_weights_are_found_for_every_seed(correlation, signal_norm):
     wanted = al.optimal_direction(correlation)
     for seed in range(10):
@@ -248,6 +249,7 @@ def claims(correlation, signal_norm, n_seeds, **size):
 @pytest.mark.parametrize(
     "correlation", [np.eye(6), al.prefix_correlation(6, 6)], ids=["independent", "mean is best"]
 )
+@pytest.mark.no_cover
 def test_no_gain_is_claimed_where_there_is_none(correlation):
     # 5 % of 40 with a binomial standard error of 1.4: at most 2 + 3·1.4.
     assert claims(correlation, 1.0, 40, d=30, V=60, N=150) <= 6
@@ -309,6 +311,7 @@ def test_halves_have_no_group_in_common():
 
 
 @pytest.mark.parametrize(("N", "L", "d"), [(12, 3, 6), (30, 4, 10)])
+@pytest.mark.no_cover
 def test_small_samples_of_noise_support_no_gain_beyond_the_nominal_level(N, L, d):
     supported = 0
     for seed in range(100):
