@@ -73,7 +73,7 @@ def guard(app: Dash, host: str, token: str | None) -> None:
     """
     server: Any = app.server
     server.config["MAX_CONTENT_LENGTH"] = LARGEST_REQUEST
-    scripts = " ".join(app.csp_hashes())
+    scripts = " ".join(dict.fromkeys(app.csp_hashes()))  # of callbacks, many of them alike
     policy = (
         f"default-src 'none'; script-src 'self' {scripts}; style-src 'self' 'unsafe-inline'; "
         "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; "
