@@ -1,13 +1,12 @@
-"""From a model to a prediction: closed forms, and never a random number.
+"""Predictions for every model in closed form, without random numbers.
 
-`verbs` declares the questions; each model is answered in a module of its own: `pooled`,
-`classes`, `mixtures`, `multi_head`, `query_attention` and `attention`. `planning` inverts
-predictions, `accuracy` and `class_accuracy` predict classification.
+`verbs` declares the public functions; each model has a module of its own: `pooled`, `classes`,
+`mixtures`, `multi_head`, `query_attention` and `attention`. `planning` inverts predictions,
+`accuracy` and `class_accuracy` predict classification.
 
-Where tokens differ in frequency and importance: `vocabulary` predicts, from the noise that each
-token makes (`token_noise`) and the spike beside it (`token_spikes`); `token_accuracy` and
-`vocabulary_classes` are for classification and for several classes; `importance` finds the best
-token weights.
+For tokens that differ in frequency and importance, `vocabulary` predicts from the noise of each
+token (`token_noise`) and the spike beside it (`token_spikes`); `token_accuracy` treats
+classification, `vocabulary_classes` several classes; `importance` finds the best token weights.
 """
 
 from attnlaw.models.base import import_answers

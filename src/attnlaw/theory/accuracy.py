@@ -1,4 +1,4 @@
-"""How well linear classifiers of pooled sequences do on new ones, in closed form."""
+"""Test accuracy of linear classifiers of pooled sequences, in closed form."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -38,7 +38,7 @@ def accuracy_of_sequences(
 ) -> Accuracy:
     """Predict the test accuracy of a linear classifier of pooled sequences.
 
-    The label y is the sign at position 1, the answer on a new sequence the sign of b·x.
+    The label y is the sign at position 1; a new sequence is classified by the sign of b·x.
 
     Parameters
     ----------
@@ -60,14 +60,14 @@ def accuracy_of_sequences(
 
     Notes
     -----
-    Derived in docs/theory/classification.md, "Derivation", and made rational here.
+    Derived in docs/theory/classification.md, "Derivation", and written here in rational form.
 
-    With P the signed weight of position 1's group, α and κ as ever,
-    a² = ‖μ‖² + δ for tokens and ‖μ‖² for Gaussian sampling, let p ∈ (0, 1/max(1, δ, γ)) solve
+    With P the signed weight of position 1's group, α and κ as in `predict`, a² = ‖μ‖² + δ for
+    tokens and ‖μ‖² for Gaussian sampling, let p ∈ (0, 1/max(1, δ, γ)) solve
 
         λ p = κ (1−p)(1−δp)(1−γp),
 
-    which is the page's ν = λ/(1−γp) in disguise: −p is the law's moment function at −λ. Then
+    which is the page's equation for ν = λ/(1−γp): −p is the law's moment function at −λ. Then
 
         ω = a² p/(κ(1−δp)),   Γ = γp²(1+δ−2δp)/(1−δp²),   A = P ω/(1+αω),
         v = {Γ [1 + (α−P²) ω (2+αω)] + P²a²p²/(κ(1−δp²))} / ((1−Γ)(1+αω)²),
@@ -77,7 +77,7 @@ def accuracy_of_sequences(
 
         A = P a² ,   v = γκ²(1+δ) + κP²a² ,
 
-    and the leading component, with t and ζ as in `predict` but the overlap ζ with μ + m, has
+    and the leading component, with t as in `predict` and ζ the overlap with μ + m, has
 
         A = ±a √ζ ,   v = κ(t+1)(t+δ)/(t+γ) − αa²ζ :
 
@@ -86,8 +86,8 @@ def accuracy_of_sequences(
 
     The score is A (w·s) plus Gaussian noise of variance v, so
     accuracy = E Φ((P + T) A/√v) over T = Σ ± W_g, the independent signs of the other groups. The
-    expectation is exact: all values of T are listed when they are few, and otherwise a Fourier
-    sum is taken whose truncation and aliasing errors are both below 1e-16.
+    expectation is exact: all values of T are listed when they are few, and otherwise it is a
+    Fourier sum whose truncation and aliasing errors are both below 1e-16.
 
     Examples
     --------
@@ -235,7 +235,7 @@ def _group_weights(model: PooledSequences) -> _Groups:
 def _moment_parameter(ridge: Floats, delta: Floats, gamma: Floats) -> Floats:
     """Return the root p of ridge · p = (1−p)(1−δp)(1−γp) in (0, 1/max(1, δ, γ)).
 
-    There the right side less the left is convex and falls from 1, so Newton's method from 0
+    There the right side minus the left is convex and falls from 1, so Newton's method from 0
     climbs to the root and never passes it.
     """
     p = np.zeros(ridge.shape)
@@ -309,9 +309,9 @@ def gaussian_accuracy(
         Eigenvalues t of the covariance within a class.
     mean_products : array of shape (d,)
         Squared components m_j² of half the difference of the class means along its eigenvectors;
-        estimates without bias may be negative here and there.
+        unbiased estimates may have negative entries.
     n_samples : float
-        N of the training, or infinity.
+        Size N of the training set, or infinity.
     balance : float
         ȳ, the mean of labels ±1.
     ridge : float
@@ -327,7 +327,7 @@ def gaussian_accuracy(
         v = [Γσ²(1−A)² + σ⁴ω_Σ/(1+σ²ω)²]/(1−Γ) :
 
     the score of a sample of class y is ȳ + A(y−ȳ) plus noise of variance v, and its sign is the
-    answer. With unequal m² and K classes: `PooledClasses` with one token a sequence.
+    predicted label. With unequal m² and K classes: `PooledClasses` with one token a sequence.
 
     Examples
     --------

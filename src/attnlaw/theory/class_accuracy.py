@@ -1,4 +1,4 @@
-"""How well linear classifiers tell K classes of pooled sequences apart, in closed form.
+"""Accuracy of linear classifiers for K classes of pooled sequences, in closed form.
 
 Letters: δ = d/V, γ = d/N, π the class shares, M the class means, t the noise's eigenvalues,
 κ = Σw². Groups g of positions share one class; W_g = Σ w_l and η_g = Σ w_l²/κ over a group. The
@@ -41,7 +41,7 @@ def accuracy_of_classes(
     ridge : float or array
         λ > 0, for "ridge" and "discriminant". Broadcasts with the model.
     classifier : "ridge", "centroid" or "discriminant"
-        Ridge regression of the class indicators with an intercept, the largest answer wins;
+        Ridge regression of the class indicators with an intercept, the largest output wins;
         the nearest centroid; or regularised linear discriminant analysis,
         s_k = xᵀQx̄_k − x̄_kᵀQx̄_k/2 + log π_k with Q = (S_within + λ)⁻¹.
 
@@ -66,10 +66,10 @@ def accuracy_of_classes(
         V̄ = (Γ(1 − 2PA + αA²) + P²ΔΩ_ΣΔ)/(1−Γ) ,
         V_c = V̄ + Γ₁[η₁(1−PA)X_c(1−PA) + Σ_{g>1} η_gW_g² AX_cA]/(1 − Γ₁Ση_g²) ,
 
-    X_c = ψ^cψ^cᵀ − 1: tokens of a class are met again in sequences of that class, so that the
-    noise depends on it (V_c = V̄ for Gaussian sampling). The other two classifiers have
-    theirs beside their code. Probabilities are integrated over the other groups' classes and the
-    scores by a scrambled Sobol sequence with a fixed seed, smooth in every parameter.
+    X_c = ψ^cψ^cᵀ − 1: tokens of a class recur in sequences of that class, so the noise depends on
+    it (V_c = V̄ for Gaussian sampling). The formulas of the other two classifiers are beside their
+    code. Probabilities are integrated over the other groups' classes and the scores by a scrambled
+    Sobol sequence with a fixed seed, smooth in every parameter.
 
     K is fixed and small beside d; classes have their exact shares in the training set. Where a
     sequence has few tokens, the scores are not Gaussian and the prediction is too high: 1 point
@@ -264,7 +264,7 @@ def _discriminant_scores(setting: _Setting, resolvents: _Resolvents) -> _Scores:
 
 
 def _own(variances: Floats) -> Floats:
-    """Return, for each class, the covariance that has its variance at its own place only."""
+    """Return, for each class, the covariance whose only entry is the variance of that class."""
     K = len(variances)
     each = np.zeros((K, K, K))
     each[np.arange(K), np.arange(K), np.arange(K)] = variances

@@ -53,7 +53,7 @@ def law_of_classes(model: PooledClasses) -> Law:
 
 @answers(predict)
 def predict_classes(model: PooledClasses) -> ClassSpikes:
-    """Predict the outliers of pooled classes, and how much of the class means they hold.
+    """Predict the outliers of pooled classes and their overlap with the class means.
 
     Parameters
     ----------
@@ -220,12 +220,12 @@ def thresholds_of_classes(model: PooledClasses) -> Thresholds:
 
 @answers(plan)
 def plan_of_classes(model: PooledClasses, squared_overlap: ArrayLike = 0.8) -> Plan:
-    """Find the needs of a wanted overlap of each outlier by search, see `search_plan`.
+    """Find by search what a wanted overlap of each outlier requires, see `search_plan`.
 
     Notes
     -----
-    The ceiling is s²ω_j/(s²ω_j + δ tr Σ/d), ω_j the eigenvalues of AᵀA: where the signal rules,
-    the eigenvectors of C are those of (A + m)(A + m)ᵀ.
+    The ceiling is s²ω_j/(s²ω_j + δ tr Σ/d), ω_j the eigenvalues of AᵀA: where the signal
+    dominates, the eigenvectors of C are those of (A + m)(A + m)ᵀ.
     """
     if model.vocabulary is not None and model.tokens_differ:
         return search_plan(model, squared_overlap, class_ceiling(model, model.vocabulary))
@@ -276,7 +276,7 @@ class _Contrasts:
         return np.asarray(squared_scale[..., None, None] * values)
 
     def eigenpairs(self, offset: Floats, squared_scale: Floats) -> tuple[Floats, Floats]:
-        """Of the eigenpairs of S(u_j) return, for every j, the j-th largest."""
+        """Return the j-th largest eigenpair of S(u_j), for every j."""
         values, vectors = np.linalg.eigh(self.secular(offset, squared_scale))
         j = np.arange(values.shape[-1])
         chosen = np.moveaxis(vectors[..., j, :, j[::-1]], 0, -2)  # indexing puts j first

@@ -60,10 +60,10 @@ def optimal_importance(model: Pooled, objective: str = "component") -> OptimalIm
 
         1 − ζ = [d Σp²g² + (d/N)(κ/α) Σpg²]/(ḡ²‖μ‖²) ,
 
-    which by Cauchy and Schwarz is least for g ∝ 1/(p + a*), a* = κ/(αN): smooth inverse
-    frequency. Few samples (large a*) ask for equal weights, many for 1/p. For a labelled
-    centroid α is replaced by P², P = E[y w·s]. Near threshold higher orders count, so the exact ζ
-    of `predict` is maximised over a as well; of a centroid the first-order overlap is returned.
+    which is least, by Cauchy and Schwarz, for g ∝ 1/(p + a*), a* = κ/(αN): smooth inverse
+    frequency. Few samples (large a*) ask for equal weights, many for 1/p. For a labelled centroid
+    α is replaced by P², P = E[y w·s]. Near threshold higher orders count, so the exact ζ of
+    `predict` is maximised over a as well; for a centroid the first-order overlap is returned.
 
     This is the optimum for isotropic noise. On real tables, whose noise is not isotropic and whose
     labels sit in single tokens, choose a on your own data (docs/theory/vocabulary.md, "Where it
@@ -131,7 +131,7 @@ def first_order_smoothing(model: Pooled, objective: str = "component") -> float:
 
 
 def smoothing_overlaps(model: Pooled, smoothing: ArrayLike) -> Floats:
-    """Return ζ with the token weights 1/(p + a), for several a and all that the model has.
+    """Return ζ with the token weights 1/(p + a), for several a and all numbers of the model.
 
     Parameters
     ----------

@@ -70,12 +70,12 @@ def predict_mixture(model: SequenceMixture) -> Spike:
     Returns
     -------
     Spike
-        As of `predict`, for centred sequences.
+        As returned by `predict`, for centred sequences.
 
     Notes
     -----
-    The population knows only means, C = κ̄ Z_⊥ᵀZ_⊥/V + ᾱ (μ+m)(μ+m)ᵀ. In the sample a kind with
-    much noise counts for less. In the parameter s > γ max κ_g,
+    The population covariance depends on means only, C = κ̄ Z_⊥ᵀZ_⊥/V + ᾱ (μ+m)(μ+m)ᵀ. In the
+    sample a kind with much noise counts for less. In the parameter s > γ max κ_g,
 
         y(s) = Σ q_g κ_g/(s − γκ_g) ,   x(s) = Σ q_g α_g/(s − γκ_g)
         λ = s (1+y)(1+δy) ,   the edge where it is least;
@@ -143,7 +143,7 @@ def thresholds_of_mixture(model: SequenceMixture) -> Thresholds:
     Notes
     -----
     With s at the edge, θ = (1+δy)/x (see `predict_mixture`) in the sample and, since the
-    population knows only means, θ = (κ̄/ᾱ)(δ + √δ) there; ‖μ‖² is θ, less δ for tokens and at
+    population depends on means only, θ = (κ̄/ᾱ)(δ + √δ) there; ‖μ‖² is θ, less δ for tokens and at
     least 0.
 
     Examples
@@ -182,7 +182,7 @@ def thresholds_of_mixture(model: SequenceMixture) -> Thresholds:
 
 @answers(plan)
 def plan_of_mixture(model: SequenceMixture, squared_overlap: ArrayLike = 0.8) -> Plan:
-    """Find the needs of a wanted overlap by search, see `search_plan`."""
+    """Find by search what a wanted overlap requires, see `search_plan`."""
     if model.tokens_differ:
         return plan_vocabulary(model, wanted_overlap(model, squared_overlap)[0])
     return search_plan(model, squared_overlap, norm_ceiling(model))

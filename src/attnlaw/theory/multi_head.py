@@ -46,7 +46,7 @@ def combine_heads(weights: ArrayLike, correlation: ArrayLike) -> HeadCombination
     Returns
     -------
     HeadCombination
-        Sign free; zero coefficients of heads that others can replace are not sought.
+        Its sign is arbitrary; heads that others can replace need not have coefficient zero.
 
     Notes
     -----
@@ -202,7 +202,7 @@ def thresholds_of_multi_head(model: MultiHeadPooling) -> Thresholds:
 
 @answers(plan)
 def plan_of_multi_head(model: MultiHeadPooling, squared_overlap: ArrayLike = 0.8) -> Plan:
-    """Find the needs of a wanted overlap of each outlier by search, see `search_plan`."""
+    """Find by search what a wanted overlap of each outlier requires, see `search_plan`."""
     return search_plan(model, squared_overlap, norm_ceiling(model))
 
 
@@ -211,8 +211,8 @@ def _spike_offsets(
 ) -> tuple[Floats, NDArray[np.bool_]]:
     """Return the offsets where θ A^{1/2} diag(g) A^{1/2} has the eigenvalue 1, for each head.
 
-    Also whether the j-th largest eigenvalue gets there at all: only then is there an outlier of
-    the population, and otherwise the offset is next to 0, the population's edge.
+    Also return whether the j-th largest eigenvalue reaches 1: only then does the population have
+    an outlier, and otherwise the offset is next to 0, the population's edge.
     """
 
     def excess(offset: Floats) -> Floats:

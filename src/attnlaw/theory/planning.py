@@ -45,12 +45,12 @@ GRID = 10.0 ** (np.arange(-96, 97) / 12)
 
 @answers(plan)
 def plan_of_sequences(model: PooledSequences, squared_overlap: ArrayLike = 0.8) -> Plan:
-    """Find the fewest samples, the smallest vocabulary and the weakest signal that do.
+    """Find the fewest samples, the smallest vocabulary and the weakest signal that suffice.
 
     Parameters
     ----------
     model : PooledSequences
-        What is held fixed; each need is found with all the rest as it stands here.
+        What is held fixed; each need is found with everything else as given here.
     squared_overlap : float or array
         Wanted ζ, from 1e-9 to below 1. Broadcasts with the model.
 
@@ -70,8 +70,8 @@ def plan_of_sequences(model: PooledSequences, squared_overlap: ArrayLike = 0.8) 
     - signal: (1−q)t³ − qγt² − (δ+γ+δγ)t − 2δγ = 0 has one positive root for Gaussian sampling; for
       tokens ζ grows with ‖μ‖ and is inverted by bisection to the last bit;
     - vocabulary: ζ = q is a polynomial in δ of degree at most four. With tokens ζ need not fall
-      as δ grows (the class means lend the signal strength), so all its roots are found and the
-      largest δ up to which ζ ≥ q holds is taken.
+      as δ grows (the sampling noise of the class means adds to the signal), so all its roots are
+      found and the largest δ up to which ζ ≥ q holds is taken.
 
     With a `Vocabulary` ζ is inverted numerically; its relative frequencies V p stay as they are
     while δ varies, and V_eff ≤ V is its `effective_size`.
@@ -255,7 +255,7 @@ def wanted_overlap(
 
 
 def search_plan(model: PooledModel[Any], squared_overlap: ArrayLike, ceiling: ArrayLike) -> Plan:
-    """Return the needs of `plan` for a model of which only `predict` is known.
+    """Return the answer of `plan` for any model, by its `predict` alone.
 
     Parameters
     ----------
@@ -268,10 +268,10 @@ def search_plan(model: PooledModel[Any], squared_overlap: ArrayLike, ceiling: Ar
 
     Notes
     -----
-    ζ is predicted on a grid of twelve points in a decade from 1e-8 to 1e8. Of a ratio the last
-    point that is enough is taken, of the signal the first, and ζ is solved for in the interval
-    next to it (docs/theory/thresholds.md, "The other way round"). ζ need not be monotone: a
-    window between two points of the first grid is overlooked.
+    ζ is predicted on a grid of twelve points a decade from 1e-8 to 1e8. For a ratio the last point
+    with enough overlap is taken, for the signal the first, and ζ is inverted in the interval next
+    to it (docs/theory/thresholds.md, "The other way round"). ζ need not be monotone: a window
+    between two points of the first grid is overlooked.
     """
     wanted, shape = wanted_overlap(model, squared_overlap)
     overlaps = _Overlaps.of(model, shape)
@@ -361,7 +361,7 @@ class _Overlaps:
 
 
 def _predicted(model: PooledModel[Any]) -> Any:
-    """Predict without a word about the regime: a search goes far beyond it."""
+    """Predict without a `RegimeWarning`: a search goes far beyond the regime."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RegimeWarning)
         return predict(model)

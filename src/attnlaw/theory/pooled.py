@@ -1,4 +1,4 @@
-"""Pooled sequences: the noise bulk, the spike beside it, and the weakest signal that shows.
+"""Pooled sequences: the noise bulk, the spike beside it, and the weakest detectable signal.
 
 Without a signal the sample covariance has the limiting spectrum κ (MP_δ ⊠ MP_γ). Letters:
 δ = d/V, γ = d/N, θ the strength of the spike, ρ = (α/κ) θ its ratio to the noise, t = ρ − δ the
@@ -81,7 +81,7 @@ def law_of_sequences(model: PooledSequences) -> Law:
 
 @answers(predict)
 def predict_sequences(model: PooledSequences) -> Spike:
-    """Predict the signal's eigenvalue and overlap, and the edge they must pass.
+    """Predict the signal's eigenvalue and overlap, and the edge of the bulk.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def thresholds_of_sequences(model: PooledSequences) -> Thresholds:
 
     ‖μ‖² is (κ/α)(δ + √δ) in the population and (κ/α)(δ + t*) in the sample. With tokens the
     sampling noise of the class means adds ‖m‖² → δ to the signal, which is subtracted, and the
-    norm is clipped at 0: a threshold of 0 says that an outlier shows even without any signal.
+    norm is clipped at 0: a threshold of 0 means that an outlier appears even without a signal.
 
     Examples
     --------
@@ -306,8 +306,8 @@ def squared_overlap(
 
     Notes
     -----
-    Derived in docs/theory/alignment.md, "The spike". It keeps its relative accuracy down to the
-    threshold.
+    Derived in docs/theory/alignment.md, "The spike". The coded form keeps its relative accuracy
+    down to the threshold.
 
     Examples
     --------

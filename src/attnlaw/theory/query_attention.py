@@ -1,4 +1,4 @@
-"""Attention to a query: what data-dependent weights gain, and when they do not.
+"""Attention to a query: what data-dependent weights gain, and when they gain nothing.
 
 Letters: f share of informative tokens, n = ρ‖ν‖ distance of their scores, g(h) weight of a score;
 D_v variance of token v in the pooled noise, ω_v its mean weight. Derived in
@@ -61,8 +61,8 @@ def predict_query_attention(model: QueryAttention) -> Alignment:
     Returns
     -------
     Alignment
-        Below threshold the edge, and 0. A `RegimeWarning` says where single tokens with large
-        weights share the signal's eigenvector.
+        Below threshold, the edge and an overlap of 0. A `RegimeWarning` says where single tokens
+        with large weights share the signal's eigenvector.
 
     Notes
     -----
@@ -74,8 +74,8 @@ def predict_query_attention(model: QueryAttention) -> Alignment:
 
     with ω₀ the leading eigenfunction of that kernel,
 
-    everything is `VocabularySpikes` with rows V D, sums over informative tokens and snr L. A
-    learned query is a given one with the overlap of `learned_query_overlap`.
+    the outlier is that of `VocabularySpikes` with rows V D, sums over informative tokens and snr
+    L. A learned query is treated as a given one with the overlap of `learned_query_overlap`.
     """
     if model.query == "learned":
         rho = learned_query_overlap(model)
@@ -124,7 +124,8 @@ def learned_query_overlap(model: QueryAttention) -> float:
         ρ² = (1 − δ/θ²)/(1 + δ/θ)      if θ > √δ and θ > φ‖μ‖², else 0 .
 
     Scores of the tokens that q was learned from have the variance (1 + δ/θ)² and means that are
-    ρ‖ν‖(1 + δ/θ) apart: in units of their standard deviation, as far as those of fresh tokens.
+    ρ‖ν‖(1 + δ/θ) apart: in units of their standard deviation, as far apart as those of fresh
+    tokens.
 
     Examples
     --------
@@ -144,7 +145,7 @@ def learned_query_overlap(model: QueryAttention) -> float:
 def exponential_gain(
     inverse_temperature: ArrayLike, informative_share: ArrayLike, separation: ArrayLike
 ) -> Real:
-    """Return by how much weights e^{βh} multiply the SNR of long sequences from large tables.
+    """Return the factor by which weights e^{βh} change the SNR of long sequences and large tables.
 
     Parameters
     ----------
@@ -196,12 +197,12 @@ def best_inverse_temperature(informative_share: float, separation: float) -> flo
 
 
 def posterior_gain(informative_share: float, separation: float) -> float:
-    """Return the largest gain in SNR that any weights of a score have: those of the posterior.
+    """Return the largest gain in SNR of any weights that depend on the score: the posterior's.
 
     Notes
     -----
-    (E₁g)²/(f E₁g² + (1−f) E₀g²) is largest for g = p₁/(f p₁ + (1−f) p₀), the chance that a token
-    is informative up to a factor: a sigmoid of the score. The gain is E₁ g ≤ 1/f.
+    (E₁g)²/(f E₁g² + (1−f) E₀g²) is largest for g = p₁/(f p₁ + (1−f) p₀), up to a factor the
+    probability that a token is informative: a sigmoid of the score. The gain is E₁ g ≤ 1/f.
 
     Examples
     --------
@@ -231,7 +232,7 @@ def random_attention_gains(
     inverse_temperature : float
         τ between 0 and 30, the standard deviation of a score.
     causal : bool
-        Whether row i attends to the tokens before it only, and the first to itself.
+        Whether row i attends only to the tokens before it (the first to itself).
 
     Returns
     -------

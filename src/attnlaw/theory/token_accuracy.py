@@ -92,8 +92,8 @@ def component_score(
     Notes
     -----
     At the outlier's s, with q = γ/σ and e_jk = E ξ^j/(1−ξq)^k, the eigenvector is
-    u = Q(αAψM₁ + h), Q = (λ − φC_w)⁻¹, h Gaussian noise of the sample. Its length is one and
-    v = uᵀC_wu, two equations that are linear in A² and v:
+    u = Q(αAψM₁ + h), Q = (λ − φC_w)⁻¹, h Gaussian noise of the sample. That ‖u‖ = 1 and v = uᵀC_wu
+    gives two linear equations in A² and v:
 
         a₁ = −F'/(κφ)² ,  a₂ = −(F + xF')/(κφ²) ,  t₁ = −γy'/(κφ²) ,  t₂ = −γ(y + xy')/φ² ,
         v = B A² ,   B = [(αe₀₁)²a₂ + αt₂e₁₂]/(1 − t₂e₂₂) ,
@@ -129,7 +129,7 @@ def centroid_score(
     delta: Floats,
     gamma: Floats,
 ) -> TokenScore:
-    """Return the score of b = Xᵀy/N, which is PM₁ and noise of covariance C_w/N.
+    """Return the score of b = Xᵀy/N, which is PM₁ plus noise of covariance C_w/N.
 
     Notes
     -----

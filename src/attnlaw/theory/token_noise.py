@@ -1,9 +1,9 @@
-"""The noise of a vocabulary: how much of it each token makes, and how much each sequence carries.
+"""The noise of a vocabulary: how much each token contributes, and how much each sequence has.
 
 **Tokens.** Everything that theory needs of a vocabulary is Σ_v a_v r_v/(s − δ r_v) and its
-derivative in s, for a few weights a_v, with r_v = V p_v g_v² the variance that token v has in the
-pooled noise (`TokenSums`). Tokens of equal r are joined. Where more than `EXACT` values are left,
-the `HEAVY` largest stay one by one and the others are replaced by a few hundred nodes.
+derivative in s, for a few weights a_v, with r_v = V p_v g_v² the variance that token v contributes
+to the pooled noise (`TokenSums`). Tokens of equal r are joined. Where more than `EXACT` values are
+left, the `HEAVY` largest stay one by one and the others are replaced by a few hundred nodes.
 
 The nodes are exact up to a bound. Let R be the smallest row that is kept. Rows above R/2 are cut
 by their distance from R into bins R − r in [D, 2D], those below into bins r in [D, 2D]. On each
@@ -19,7 +19,7 @@ sequence to sequence however large the matrices are, as in a mixture of sequence
 
     E ξ/(σ − γξ) = y ,   φ = σ y .        (docs/theory/vocabulary.md, "Unequal noise")
 
-The law of ξ is known by its cumulants, κ_n(ξ) = κ_n(g²) Σ_l w_l^{2n}/(κ Σpg²)^n, and is replaced
+The law of ξ is given by its cumulants, κ_n(ξ) = κ_n(g²) Σ_l w_l^{2n}/(κ Σpg²)^n, and is replaced
 by the Gauss quadrature of its first moments.
 """
 
@@ -62,7 +62,7 @@ BOUND = float(1 / np.cosh(POINTS * np.arccosh(3.0)))
 
 @dataclass(frozen=True)
 class TokenSums:
-    """Rows r and their masses: what a vocabulary is to the theory of pooled sequences."""
+    """Rows r and their masses: all that the theory of pooled sequences needs of a vocabulary."""
 
     rows: Floats  # r, falling
     masses: Floats  # (n, 6): r times 1/V, p, pg, pg², pc, pgc
@@ -193,9 +193,9 @@ class NoiseScales:
         return float(self.masses @ (self.atoms - 1) ** 2)
 
     def seen_in(self, n_samples: int) -> "NoiseScales":
-        """Return the scales with those joined to the next that fewer than one sequence has.
+        """Return the scales; one that fewer than one sequence has is merged with the next.
 
-        Of an atom of mass below 1/N a sample shows nothing, but it would give the bulk an edge.
+        An atom of mass below 1/N does not appear in a sample, but would give the bulk an edge.
         """
         order = np.argsort(self.atoms)
         atoms, masses = self.atoms[order], self.masses[order]
@@ -243,7 +243,7 @@ class NoiseScales:
     def seen_signal(self, y: Floats, gamma: Floats) -> tuple[Floats, Floats]:
         """Return E[a/(1 − γξ/σ)]/φ, a the signals, and its derivative in y; (1+γy)/φ if a = 1.
 
-        The share of the signal that the sample shows: sequences of much noise count for less.
+        The share of the signal that the sample shows: noisy sequences count for less.
         """
         phi, phi_slope = self.factor(y, gamma)
         if self.signals is None:

@@ -60,7 +60,7 @@ class VocabularySpikes:
     sums : TokenSums
         The vocabulary.
     scales : NoiseScales
-        How much noise sequences carry.
+        Noise scales of the sequences.
     snr : float
         α/κ of the pooling.
     token : bool
@@ -286,7 +286,7 @@ class VocabularySpikes:
         """Replace outliers, in place, where one in a gap is more aligned with the signal.
 
         A(s) and ζ(s) do not depend on the signal: they are tabulated in every gap, and the best
-        root of s = ‖μ‖²A(s) between two points of the table is then found to all digits.
+        root of s = ‖μ‖²A(s) between two points of the table is then found to full precision.
         """
         ratios, where = np.unique(gamma, return_inverse=True)
         best, low, high = np.zeros(len(cells)), np.zeros(len(cells)), np.zeros(len(cells))

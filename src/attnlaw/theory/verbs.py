@@ -1,9 +1,8 @@
-"""The questions that theory answers, each put to any model by one verb.
+"""The verbs of the theory, each dispatched on the model.
 
-What is answered for which model, with which formula, stands beside the formulas of that model:
-`pooled`, `classes`, `mixtures`, `multi_head`, `attention`. A model that a verb cannot answer for
-gets a TypeError that says so. `validity`, for which all pooled models share one formula, is
-answered here.
+The formulas of each model are in a module of their own: `pooled`, `classes`, `mixtures`,
+`multi_head`, `attention`. A verb that does not support a model raises a TypeError. `validity` is
+computed here, because all pooled models share one formula.
 """
 
 from typing import Any, NamedTuple, overload
@@ -49,7 +48,7 @@ def predict(model: Model[Answer], **options: Any) -> Answer:
     model : PooledSequences, PooledClasses, SequenceMixture, MultiHeadPooling or SelfAttention
         Numbers of a pooled model may be arrays; the prediction has their broadcast shape.
     **options
-        Of `SelfAttention`: ``order``, as in `law`.
+        For `SelfAttention`: ``order``, as in `law`.
 
     Returns
     -------
@@ -76,10 +75,10 @@ def law(model: object, **options: Any) -> Law:
     Parameters
     ----------
     model : PooledSequences, PooledClasses, SequenceMixture or SelfAttention
-        Ratios must be single numbers. Of pooled sequences it is the law of the noise bulk, to
-        which the signal adds nothing; of attention that of the squared singular values of √n A_⊥.
+        Ratios must be single numbers. For pooled sequences it is the law of the noise bulk, which
+        the signal does not change; for attention, that of the squared singular values of √n A_⊥.
     **options
-        Of `SelfAttention`: ``order``, how much of a finite head is taken into account.
+        For `SelfAttention`: ``order``, how much of a finite head is taken into account.
 
     Returns
     -------
@@ -101,7 +100,7 @@ def law(model: object, **options: Any) -> Law:
 
 @verb
 def thresholds(model: object) -> Thresholds:
-    """Return the weakest signals that show: beyond them an eigenvalue leaves the bulk.
+    """Return the weakest detectable signals, beyond which an eigenvalue leaves the bulk.
 
     Parameters
     ----------
@@ -131,12 +130,12 @@ def thresholds(model: object) -> Thresholds:
 
 @verb
 def plan(model: object, squared_overlap: ArrayLike = 0.8) -> Plan:
-    """Find the fewest samples, the smallest vocabulary and the weakest signal that do.
+    """Find the fewest samples, the smallest vocabulary and the weakest signal that suffice.
 
     Parameters
     ----------
     model : PooledSequences, PooledClasses, SequenceMixture or MultiHeadPooling
-        What is held fixed; each need is found with all the rest as it stands here.
+        What is held fixed; each need is found with everything else as given here.
     squared_overlap : float or array
         Wanted ζ, above 0 and below 1. Broadcasts with the model.
 
@@ -144,8 +143,8 @@ def plan(model: object, squared_overlap: ArrayLike = 0.8) -> Plan:
     -------
     Plan
         Where a need cannot be met, its ratio is 0 (the signal infinite). Models with several
-        outliers have an axis of them at the end. What other weights of tokens or positions would
-        bring say `optimal_importance` and `optimal_weights`.
+        outliers have an axis of them at the end. For the gain of other weights of tokens or
+        positions, see `optimal_importance` and `optimal_weights`.
 
     Examples
     --------
@@ -165,13 +164,13 @@ def validity(model: object) -> Validity:
     """Measure how far a model at fixed length is from the limit law of its noise bulk.
 
     The law MP_δ ⊠ MP_γ treats the V×N matrix of weights as Gaussian. It has only L non-zeros a
-    column, and where one position carries all the weight the bulk feels it.
+    column, and where one position carries all the weight, the bulk departs from the law.
 
     Parameters
     ----------
     model : PooledSequences, PooledClasses, SequenceMixture or MultiHeadPooling
-        Its ratios may be arrays. Of a mixture the mean over kinds is taken, of heads the one
-        that uses the fewest positions.
+        Its ratios may be arrays. For a mixture the mean over kinds is taken, for several heads the
+        head that uses the fewest positions.
 
     Returns
     -------
@@ -263,7 +262,7 @@ def predict_accuracy(model: object, ridge: ArrayLike | None = None, **options: A
 
 @answers(validity)
 def validity_of_pooled(model: PooledModel[Any]) -> Validity:
-    """Answer for every pooled model by the one formula in the notes of `validity`."""
+    """Measure the deviation of a pooled model by the formula in the notes of `validity`."""
     delta, gamma = np.asarray(model.vocab_ratio), np.asarray(model.sample_ratio)
     length = model.effective_length
     tokens, sequences = _token_spread(model), _sequence_spread(model)
@@ -315,7 +314,7 @@ def _and_tokens(model: PooledModel[Any]) -> str:
 
 
 def warn_if_far_from_limit(model: PooledModel[Any]) -> None:
-    """Warn when the deviation is more than is tolerated."""
+    """Warn when the deviation exceeds the tolerance."""
     note = validity(model)
     deviation = float(np.max(note.fourth_moment_deviation, initial=0.0))
     if deviation > TOLERATED_DEVIATION:

@@ -1,6 +1,6 @@
 """Predictions for tokens that differ in frequency and in importance.
 
-The mathematics is in `token_spikes`; here models go in and results come out. Derived in
+The mathematics is in `token_spikes`; this module maps models to results. Derived in
 docs/theory/vocabulary.md, "The outlier".
 """
 
@@ -68,8 +68,8 @@ def predict_vocabulary(model: Pooled) -> Spike:
 
         λ = κ s (1+y) φ(y) ,   ζ = s (1+y) (log λ)'(s)/(1 − s A'/A) .
 
-    Frequent tokens may have eigenvalues above that of the signal. Of all outliers the one that
-    is most aligned with the signal is meant.
+    Frequent tokens may have eigenvalues above that of the signal. The prediction is that of the
+    outlier most aligned with the signal.
 
     Without centring the table's mean has an outlier at Σ p δr/(s − δr) = 1/((Σw)²/κ − 1); it is
     treated as orthogonal to the signal's, as it is when both classes have the same frequencies.
@@ -165,15 +165,15 @@ def bulk_law(
 
 
 def plan_vocabulary(model: Pooled, wanted: Floats) -> Plan:
-    """Return the needs of `plan` for a model with a vocabulary.
+    """Return the `Plan` of a model with a vocabulary.
 
     Notes
     -----
     ζ falls as γ grows and is inverted by bisection. A need of signal is found along the curve
     ‖μ‖² = s/A(s), on which ζ grows with s. For the vocabulary the relative frequencies V p are
     held fixed while δ varies, as if every token were split into several equally frequent ones;
-    the largest δ is taken up to which ζ is enough. Only outliers right of the whole bulk count.
-    The ceiling is ‖μ‖²/(‖μ‖² + d/V_eff) (docs/theory/vocabulary.md, "Effective vocabulary").
+    the largest δ up to which ζ suffices is taken. Only outliers right of the whole bulk count. The
+    ceiling is ‖μ‖²/(‖μ‖² + d/V_eff) (docs/theory/vocabulary.md, "Effective vocabulary").
     """
     delta, gamma, norm, zeta = np.broadcast_arrays(
         model.vocab_ratio, model.sample_ratio, model.signal_norm, wanted
