@@ -1,7 +1,7 @@
 """Limiting spectra as objects, and the algebra of free probability on them.
 
-- `law`: what every law answers (`Law`): density, cdf, quantile, support, atoms, moments, Stieltjes
-  transform, samples; and the algebra, ``A @ B`` for A ⊠ B and ``A + B`` for A ⊞ B.
+- `law`: what every law provides (`Law`): density, cdf, quantile, support, atoms, moments,
+  Stieltjes transform, samples; and the algebra, ``A @ B`` for A ⊠ B and ``A + B`` for A ⊞ B.
 - `classical`: the laws from which others are made: Marchenko–Pastur, semicircle, atoms.
 - `separable`: matrices whose rows and columns differ in scale, with hundreds of atoms.
 - `profile`, `free_profile` and the law of both, `profile_law`; `causal_profile` with its law, and

@@ -7,12 +7,12 @@ parameter:
     z = N M / (g (1 − ag)²) ,    a = ρθ₂ ,
     N = 1 + (c + θ₂ − a) g − ac g² ,    M = 1 + (κ(c + θ₂) − a) g − κac g² ,
 
-so a point z has four values of g, of which inside the support exactly two are not real; the one
-in the lower half plane is the law's. Nothing has to be chosen by hand.
+so a point z has four values of g. Inside the support exactly two of them are not real, and the one
+in the lower half plane is the law's.
 
-With a mask: a lower triangular matrix of independent entries whose row i has variance 1/i, for
-i = 1 … n, is what a causal head is when its head dimension is large. Its squared singular values
-have, for n → ∞, the Stieltjes transform, density and cdf
+With a mask: a causal head of large head dimension is a lower triangular matrix of independent
+entries whose row i has variance 1/i, for i = 1 … n. Its squared singular values have, for n → ∞,
+the Stieltjes transform, density and cdf
 
     m(z) = −1 − e^z/(z E₁(−z)) ,    e^x/(x (Ei(x)² + π²)) ,    1/2 + arctan(Ei(x)/π)/π ,
 
@@ -96,7 +96,7 @@ class AttentionBulk(FreeLaw):
         return N(g) * M(g) / (g * pole(g) ** 2)
 
     def _intervals(self) -> Floats:
-        """Between critical values of z(g), those stretches where two of four roots are complex."""
+        """Intervals between critical values of z(g) on which two of the four roots are complex."""
         N, M, pole = self._factors
         g = Polynomial([0, 1])
         top, bottom = N * M, g * pole
@@ -175,7 +175,7 @@ class CausalLaw(NumericalLaw):
     -----
     Moments are numbers of indecomposable permutations: Σ m_k/z^k is the reciprocal of Σ k!/z^k, up
     to signs and a shift. Near zero the cdf is 1/(−log x − 0.577…): a causal matrix of any size has
-    singular values that no arithmetic can tell from zero. There is no upper edge.
+    singular values that are numerically zero. There is no upper edge.
 
     Examples
     --------

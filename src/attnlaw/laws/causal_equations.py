@@ -1,4 +1,4 @@
-"""The equations of causal profiles, and how they are solved.
+"""The equations of causal profiles, and their solution.
 
 With R_k and C_k the means of R and C weighted with α_k and γ_k, D = diag(1/ℓ_i) and T_ij =
 e^{−m(i−j)} for j ≤ i (1 without ALiBi),
@@ -71,7 +71,7 @@ class CausalEquations:
         self.GG = (self.G_mean[:, :, None] * G[:, None]).reshape(shape)
 
     def start(self, w: Complexes) -> Complexes:
-        """Unknowns of the closed form of noise alone (`CausalLaw`), as a first guess."""
+        """Unknowns of the closed form for noise alone (`CausalLaw`), as an initial guess."""
         # small singular values are those of the noise, with less energy than the whole
         scale = np.where(np.abs(w) < self.noise**0.5, self.noise**0.5, 1.0)
         R, C = causal_resolvents(w / scale, self.places)
@@ -103,7 +103,7 @@ class CausalEquations:
         Newton's method from the closed form of noise, or from those of the `known` points and
         unknowns nearest to it; points at which it does not converge start again from those at
         which it did. The last step is smaller than `tolerance`, and the error about its square. It
-        gives up after `patience` attempts in vain.
+        stops after `patience` failed attempts.
         """
         if known is None:
             v = self.start(w)
@@ -165,9 +165,9 @@ class CausalEquations:
     ) -> Complexes:
         """`mean_rows` at w − step, to first order in the unknowns from the solution at w.
 
-        With a small share it is to first order in all, as of this share of the step: where a step
-        is long beside what changes, the integral over w stays what it is. What the unknowns miss
-        of the solution is made up for by a last step of Newton's method.
+        With a small share, all is to first order in this share of the step: where a step is long
+        beside the scale of change, the integral over w is unchanged. A last step of Newton's
+        method removes the remaining error of the unknowns.
         """
         ladders = self._ladders(unknowns)
         R, C = self._resolvents(ladders, w)

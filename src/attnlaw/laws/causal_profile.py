@@ -1,4 +1,4 @@
-"""Causal random matrices with a variance profile, and the law of their squared singular values.
+"""Causal random matrices with a variance profile, and their squared singular values.
 
 Row i of an n × n matrix has the entries j ≤ i, a sum of blocks k with N_k latent dimensions,
 
@@ -81,11 +81,11 @@ class CausalProfile:
     slope : float
         m ≥ 0 of e^{−m(i−j)} in M.
     window : float
-        W, the number of entries that a row has at most.
+        W, the largest number of entries in a row.
     counts : array of shape (B,), optional
-        Number of tokens that each bin stands for, where that is not the number in it.
+        Number of tokens that each bin stands for, if it is not the number in it.
     n_empty : int
-        Number of tokens without entries, that come on top.
+        Number of additional tokens without entries.
     """
 
     bins: Floats  # m
@@ -125,7 +125,7 @@ class CausalProfile:
 
     @cached_property
     def shares(self) -> tuple[Floats, float]:
-        """Share of all rows that are in each bin, and of those without entries."""
+        """Share of the rows in each bin, and of those without entries."""
         counts = self.bins if self.counts is None else self.counts
         total = counts.sum() + self.n_empty
         return counts / total, self.n_empty / total
@@ -150,10 +150,10 @@ class CausalProfile:
 
     @property
     def simplified(self) -> "CausalProfile":
-        """The same with weak blocks as part of the noise, rows of the same energy.
+        """The same profile with weak blocks joined to the noise, at the same row energies.
 
-        A block is weak if it has next to no energy, and less in each dimension than noise in
-        any: far from where it would leave a singular value of its own.
+        A block is weak if it has almost no energy, and less in each dimension than noise has in
+        any: it is then far from having a singular value of its own.
         """
         noise, e = ~np.isfinite(self.latent_dimensions), self.energies
         weak = ~noise & (e < _WEAK[0] * e[noise].sum())
@@ -197,7 +197,7 @@ class CausalProfile:
 
 
 class _Table(NamedTuple):
-    """Density and mass in t = log s, and what is below and above the table."""
+    """Density and mass in t = log s, and the masses below and above the table."""
 
     flux: "PchipInterpolator"  # dF/dt
     mass: "PchipInterpolator"  # ∫ flux from the first point

@@ -1,4 +1,4 @@
-"""Laws of matrices with heavy rows, by the cavity method: resolvents that fluctuate.
+"""Laws of matrices with heavy rows, by the cavity method: fluctuating resolvents.
 
 Each row has a few entries that may carry as much energy as all others. With y² the squared heavy
 entries of a row and ρ the energy of all others, the resolvents of rows and columns are random,
@@ -7,9 +7,9 @@ entries of a row and ρ the energy of all others, the resolvents of rows and col
     C = −1/(w + Σ y² R^{(k)} + E ρR) ,       over a Poisson number of entries,
 
 and the law has w m(w²) = E R (Abou-Chacra, Anderson & Thouless 1973; Rogers et al. 2008). Their
-distributions are represented by a population of rows and columns, and renewed by sweeps; each
-sweep has other rows, whose entries fall on other columns. Derived in docs/theory/large-beta.md,
-"Fluctuating resolvents".
+distributions are represented by a population of rows and columns, and renewed by sweeps, each with
+new rows and new columns for their entries. Derived in docs/theory/large-beta.md, "Fluctuating
+resolvents".
 
 In a causal matrix row i has the columns j ≤ i, means are over those, and a row is constant up to
 its heavy entries and noise: −m_i over all of them, which is no matrix of finite rank. With S and T
@@ -49,7 +49,7 @@ _NOTHING = 3e-3  # mass below the table that discretisation explains
 
 
 class HeavyRows(NamedTuple):
-    """Rows of a matrix, with the entries that are kept one by one."""
+    """Rows of a matrix, with the entries that are kept individually."""
 
     squares: Floats  # y² (rows × entries)
     rest: Floats  # energy of all other entries of a row
@@ -66,11 +66,11 @@ class CavityLaw(NumericalLaw):
     sweeps : sequence of HeavyRows
         Rows of Y for each sweep, all of the same number; the first 15 sweeps are not counted.
     mean : float
-        First moment of the law, which is known better than from a population.
+        First moment of the law, known more precisely than from a population.
     scale : float
         Of the law.
     tokens : float
-        Number of rows of a causal matrix that one of the population stands for.
+        Number of rows of a causal matrix that one row of the population represents.
     cancelled : float
         Share of the heavy entries' mean, coherent over many rows, that the offsets of a causal
         matrix cancel: 1 if a row has many of them, 0 if few.
@@ -78,9 +78,9 @@ class CavityLaw(NumericalLaw):
     Notes
     -----
     On rays w = |w|e^{iα}, Φ = w E R has Im Φ = (π/2) dF/d log s, smoothed by the Poisson kernel of
-    a strip; Im(Φ − iα dΦ/d log w) takes that away to first order and keeps the mass. The angle is
-    0.04 for large singular values and grows to 0.6 for small ones, whose density is smooth in
-    log s. What is below 1e-17 of the largest squared singular value counts as zero.
+    a strip; Im(Φ − iα dΦ/d log w) removes the smoothing to first order and keeps the mass. The
+    angle is 0.04 for large singular values and grows to 0.6 for small ones, whose density is
+    smooth in log s. Values below 1e-17 of the largest squared singular value count as zero.
 
     Examples
     --------
@@ -350,7 +350,7 @@ def _met_by_columns(R: Singles, causal: bool) -> Singles:
 
 
 def _mean_field(rows: HeavyRows, w: Singles) -> Singles:
-    """C of columns if all energy of the rows were noise, roughly: a start for the sweeps."""
+    """Approximate C of columns if all energy of the rows were noise: a start for the sweeps."""
     n_rows = len(rows.rest)
     some = np.linspace(0, n_rows - 1, min(n_rows, _FIELD_ROWS)).astype(np.intp)
     energy = (rows.rest + rows.squares.sum(axis=1)).astype(np.float32)[some, None]

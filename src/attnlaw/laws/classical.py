@@ -60,8 +60,8 @@ def critical_points(delta: float, gamma: float) -> tuple[Fraction, Fraction, Fra
 
     The first is the positive root t*, which gives the right edge: docs/theory/bulk.md, "Edges". It
     is simple, so that two exact Newton steps give it to some 60 digits. The other two, of sum −t*
-    and product 2δγ/t*, all but coincide when two of 1, δ and γ do; from so many digits their
-    difference is known all the same.
+    and product 2δγ/t*, nearly coincide when two of 1, δ and γ do; with so many digits their
+    difference is still accurate.
 
     Examples
     --------
@@ -187,8 +187,8 @@ class WishartProduct(ClosedFormLaw):
 
         density(z) = s w / (π δγ z D)
 
-    and every step of it keeps its relative precision: s is Cardano's root made exact by Newton
-    steps on abc − x s², and the edges are known to twice the working precision.
+    and every step keeps its relative precision: s is Cardano's root after Newton steps on the
+    cubic abc − x s², and the edges are known to twice the working precision.
     """
 
     @cached_property

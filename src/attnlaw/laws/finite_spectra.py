@@ -1,4 +1,4 @@
-"""Finite spectra beside their laws: distance and histogram, and how the largest value fluctuates.
+"""Finite spectra beside their laws: distance, histogram, fluctuations of the largest value.
 
 Where the density of a bulk ends like a square root, ρ(x) ≈ (1/π) ϖ^{3/2} √(λ₊ − x), the largest
 of d eigenvalues of a real symmetric matrix fluctuates as λ₊ + d^{−2/3} ϖ^{−1} X, with X of the
@@ -94,7 +94,7 @@ def logarithmic_bins(values: ArrayLike, n_bins: int | None = None) -> Floats:
     Parameters
     ----------
     values : array
-        Eigenvalues; those below 1e-9 of the largest are taken for 0 and left out.
+        Eigenvalues; those below 1e-9 of the largest count as 0 and are left out.
     n_bins : int, optional
         By default an eighth of their number, at least 20 and at most 70.
 
@@ -124,7 +124,7 @@ def bin_spectrum(
     Parameters
     ----------
     values : array
-        Eigenvalues. Those beyond the bins count as part of the whole, as they do in a law's mass.
+        Eigenvalues. Those outside the bins count in the total, as they do in a law's mass.
     bins : array, optional
         Edges, even in x or in log x; by default `logarithmic_bins(values)`.
     laws : dict, optional
@@ -133,7 +133,7 @@ def bin_spectrum(
     logarithmic : bool
         Densities in log x (the default), or in x.
     n_points : int
-        At which the laws are given.
+        Number of points at which the laws are given.
 
     Returns
     -------

@@ -41,7 +41,7 @@ class FreePower(NumericalLaw):
         ν^{⊠D}((x, ∞)) = D ν-phase + (D−1) arg(y)/π ,   from ∫ (1+y) dz_D/z_D = DΦ + (D−1) log y .
 
     For each modulus of x the parameter starts where x is negative and everything is real, and is
-    followed round the upper half plane, in which nothing is singular (docs/theory/depth.md, "The
+    followed through the upper half plane, which has no singularities (docs/theory/depth.md, "The
     law").
 
     Examples

@@ -1,13 +1,13 @@
 """The sum of two random matrices whose variance profiles live in different bases.
 
-In Y = Y₁ + Y₂ the rows of Y₁ have variances α(i) in one basis and those of Y₂ in another, with
-nothing to do with each other: the self-energies of the rows, two matrices that do not commute, are
-free. So the resolvent is that of a free additive convolution. With S₁ and S₂ the couplings of the
-two profiles' equations (`profile`) and −1/R̄ = w + σ₁ + σ₂,
+In Y = Y₁ + Y₂ the rows of Y₁ have variances α(i) in one basis and those of Y₂ in another,
+unrelated one: the self-energies of the rows, two matrices that do not commute, are free. So the
+resolvent is that of a free additive convolution. With S₁ and S₂ the couplings of the two profiles'
+equations (`profile`) and −1/R̄ = w + σ₁ + σ₂,
 
     R₁ = −1/(w + h Σ α₁ S₁ + σ₂) ,   R₂ = −1/(w + h Σ α₂ S₂ + σ₁) ,   mean R₁ = mean R₂ = R̄ ,
 
-and the same for columns. Equal rows in either profile make it a profile again.
+and the same for columns. If either profile has equal rows, the sum is a variance profile, too.
 """
 
 from dataclasses import dataclass
@@ -81,7 +81,7 @@ class _Side(NamedTuple):
 
     @property
     def other(self) -> int:
-        """Self-energy of the other profile, which this side feels."""
+        """Self-energy of the other profile, which enters this side."""
         return self.energies[1 - self.part]
 
 

@@ -1,8 +1,8 @@
-"""What a law must provide, and what every law answers; the algebra of laws.
+"""What a law must define, what is derived from it, and the algebra of laws.
 
-A kind of law knows six things about itself (the abstract methods of `Law`): the intervals of its
-continuous part, density and distribution function inside them, its Cauchy transform, its atoms,
-its moments, and how it enters free convolutions. All else is derived from them here, once.
+A class of laws defines six things (the abstract methods of `Law`): the intervals of its continuous
+part, density and distribution function inside them, its Cauchy transform, its atoms, its moments,
+and how it enters free convolutions. Everything else is derived from them here.
 """
 
 from abc import ABC, abstractmethod
@@ -46,8 +46,7 @@ class Law(ABC):
 
     Laws combine: `A @ B` is the free multiplicative convolution A ⊠ B, `A + B` the free additive
     convolution A ⊞ B, `A + 2.0` a shift and `0.5 * A` a scale. They are immutable, and equal when
-    they are written the same way in normal form (docs/theory/laws.md, "One parameter for each set
-    of point masses").
+    their normal forms are (docs/theory/laws.md, "One parameter for each set of point masses").
 
     Examples
     --------
@@ -275,7 +274,7 @@ class Law(ABC):
 
 
 class NumericalLaw(Law):
-    """A law that is known as a function, with a scale.
+    """A law given by numerical functions, with a scale.
 
     In free convolutions it is represented by 256 of its quantiles.
     """

@@ -1,4 +1,4 @@
-r"""Spike, outlier, overlap: what an eigenvalue right of any bulk says, in one real parameter.
+r"""Spike, outlier and overlap right of any bulk, as functions of one real parameter.
 
 To the right of a bulk H ⊠ MP_{c₁} ⊠ MP_{c₂} ⊠ … the eigenvalue is a function of a parameter u,
 
@@ -21,8 +21,8 @@ with a is ℓ'(u).
 `OutlierCurve` answers these questions for any y; `Poles` is the rational y of finitely many atoms
 and `SeparableCurve` the case of rows that differ in scale; `SpikedCovariance` is one spike in a
 covariance given by its eigenvalues; the functions `white_…` are the closed
-forms of white noise, y = 1/t with t = u − 1. Everything is elementwise and said in the offset of u
-from the last pole, which keeps its digits at the edge.
+forms of white noise, y = 1/t with t = u − 1. Everything is elementwise and a function of the
+offset of u from the last pole, which keeps its digits at the edge.
 """
 
 from abc import ABC, abstractmethod
@@ -57,8 +57,8 @@ HALVINGS = 64
 class OutlierCurve(ABC):
     """The real axis right of a bulk: λ = u Π (1 + c_i y), over the offset of u from its pole.
 
-    A kind of curve knows u, y and dy/du at an offset > 0; the ratios c_i of the Marchenko–Pastur
-    factors are given with every question, because population and sample differ in them.
+    A subclass defines u, y and dy/du at an offset > 0; the ratios c_i of the Marchenko–Pastur
+    factors are arguments of every method, because population and sample differ in them.
     """
 
     @abstractmethod
@@ -196,7 +196,7 @@ class Poles(OutlierCurve):
 
 @dataclass(frozen=True, eq=False)
 class SeparableCurve(OutlierCurve):
-    """Right of H ⊠ (⊞_k q_k r_k MP_{c/q_k}) ⊠ MP …: columns of spectrum H, rows of scales r.
+    """The curve right of H ⊠ (⊞_k q_k r_k MP_{c/q_k}) ⊠ MP …: columns of spectrum H, rows r.
 
     The second factor has 1/S(y) = c y s with Σ_k q_k r_k/(s − r_k) = c y and s > max r; with one
     row scale that is r (1 + cy).
@@ -241,7 +241,7 @@ class SeparableCurve(OutlierCurve):
 
 @dataclass(frozen=True, kw_only=True)
 class SpikedCovariance:
-    """A covariance Σ with more signal in it, C = Σ + s u uᵀ, ready for any strength s and N."""
+    """A covariance with an added spike, C = Σ + s u uᵀ, for any strength s and any N."""
 
     variances: Floats  # t_j: eigenvalues of Σ, increasing
     shares: Floats  # c_j: squared components of u along its eigenvectors
@@ -310,9 +310,10 @@ def falling_root(function: Callable[[Floats], Floats], low: Floats, high: Floats
 def white_edge_parameter(delta: Floats, gamma: Floats) -> Floats:
     """Return t* at the right edge of MP_δ ⊠ MP_γ: the positive root of t³ − (δ+γ+δγ)t − 2δγ.
 
-    With s = (δ+γ+δγ)/3 the inequality of means gives s³ ≥ δ²γ², so all three roots are real and
-    t* = 2√s cos(arccos(δγ/s^{3/2})/3), the cosine between √3/2 and 1: nothing cancels. One Newton
-    step then removes the rounding of the arccosine. Derived in docs/theory/bulk.md, "Edges".
+    With s = (δ+γ+δγ)/3 the inequality of means gives s³ ≥ δ²γ², so all three roots are real, with
+    the positive one t* = 2√s cos(arccos(δγ/s^{3/2})/3). This cosine lies between √3/2 and 1, so
+    nothing cancels. One Newton step then removes the rounding of the arccosine. Derived in
+    docs/theory/bulk.md, "Edges".
     """
     s = np.maximum((delta + gamma + delta * gamma) / 3, TINY)
     cosine = np.minimum((delta / s) * (gamma / s) * np.sqrt(s), 1.0)  # δγ/s^{3/2}

@@ -1,4 +1,4 @@
-"""Random matrices with a variance profile: the equations that their spectrum solves.
+"""Random matrices with a variance profile, and the equations of their spectrum.
 
 A matrix Y, n rows and h n columns (h square matrices side by side), is a sum of blocks
 
@@ -42,7 +42,7 @@ _FLOOR = 1e-9  # height from which the last step to the axis is taken
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class VarianceProfile:
-    """A random matrix by the variances of its entries: I kinds of rows, J kinds of columns.
+    """A random matrix given by the variances of its entries: I kinds of rows, J of columns.
 
     Parameters
     ----------

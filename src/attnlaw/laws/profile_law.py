@@ -1,6 +1,6 @@
 """The law of squared singular values of a matrix with a variance profile.
 
-A density that is costly to evaluate is tabulated: first its intervals, then splines on each.
+A density that is costly to evaluate is tabulated as splines on its intervals.
 """
 
 from collections.abc import Callable
@@ -67,8 +67,8 @@ class Piece:
 def find_intervals(density: Density, reach: float, n_points: int = 96) -> Floats:
     """Return the intervals of [0, reach] where the density is positive (n × 2).
 
-    The density takes points in increasing order and is zero, but for rounding, outside; one that a
-    scan of n_points misses is lost.
+    The density takes points in increasing order and is zero outside, up to rounding; an interval
+    that a scan of n_points misses is lost.
     """
     small = reach * np.geomspace(1e-8, 1e-2, n_points // 4)
     x = np.concatenate([small, reach * np.linspace(0.01, 1.0, n_points)[1:]])
@@ -118,7 +118,7 @@ def tabulate(
 ) -> list[Piece]:
     """Return the pieces of a density on its intervals, refined where splines are not enough.
 
-    Nothing is refined in the first `resolution` of an interval.
+    The first `resolution` of an interval is not refined.
     """
     from scipy.interpolate import CubicSpline
 
@@ -168,10 +168,10 @@ def _flux(density: Density, parts: list[tuple[float, float, Floats]]) -> list[Fl
 class ProfileLaw(NumericalLaw):
     """The limiting law of YYᵀ, for a random matrix Y given by its variance profile.
 
-    It answers what every law does. Its density is solved from the equations of the profile on
-    as many points as splines need for a cdf good to about 1e-6; the Stieltjes transform is
-    solved where it is asked for, to rounding error. The equations are derived in
-    docs/theory/realistic-heads.md, "Step 2: the spread of norms".
+    Its density is solved from the equations of the profile on as many points as splines need for a
+    cdf accurate to about 1e-6; the Stieltjes transform is solved at each given point, to rounding
+    error. The equations are derived in docs/theory/realistic-heads.md, "Step 2: the spread of
+    norms".
 
     Examples
     --------

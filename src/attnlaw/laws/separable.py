@@ -1,4 +1,4 @@
-"""The law of a matrix whose rows differ in length and whose columns differ in variance."""
+"""The law of a matrix whose rows differ in scale and whose columns differ in variance."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -38,10 +38,9 @@ class SeparableLaw(FreeLaw):
     """Limiting spectrum of EᵀE/V for a V×d table E = D^(1/2) Z Σ^(1/2) with Gaussian Z.
 
     It is H ⊠ (⊞_k q_k r_k MP_{δ/q_k}), H the spectrum of Σ and r_k, q_k that of D. With one row
-    scale it is the Silverstein law H ⊠ MP_δ. The algebra of laws gives the same, and this law
-    answers as every other does; its solver is made for spectra of hundreds of atoms, such as those
-    estimated from an embedding table, and needs no support. Derived in docs/theory/tables.md, "The
-    law".
+    scale it is the Silverstein law H ⊠ MP_δ. The algebra of laws gives the same law; this solver
+    is made for spectra of hundreds of atoms, such as those estimated from an embedding table, and
+    does not need the support. Derived in docs/theory/tables.md, "The law".
 
     Parameters
     ----------
@@ -61,7 +60,7 @@ class SeparableLaw(FreeLaw):
         e = Σ h t/(tφ − z),    φ = Σ q r/(1 + δ r e)        (Paul and Silverstein 2009)
 
     found by Newton's method while z descends to the real axis. With u = z/φ and y = −eφ, the
-    density is −Im((1+y)/z)/π and the distribution function, free of any quadrature, is
+    density is −Im((1+y)/z)/π and the distribution function, without quadrature, is
 
         1 − F(x) = (1/π) [Σ h arg(1 − t/u) + Im y + (1/δ) Σ q arg(1 + δ r e)] ,
 
@@ -122,9 +121,9 @@ class SeparableLaw(FreeLaw):
         return SeparableCurve(columns, Poles.of_spectrum(self.rows, self.row_weights), self.ratio)
 
     def with_columns(self, columns: ArrayLike) -> "SeparableLaw":
-        """Return the law with other columns, started from this one's answer.
+        """Return the law with other columns, its solver started from this law's solution.
 
-        Asked for the same points as this one was, it needs only a few steps.
+        At the points where this law was solved it needs only a few steps.
         """
         law = SeparableLaw(
             columns,
@@ -187,14 +186,14 @@ class SeparableLaw(FreeLaw):
 
     @cached_property
     def right_edge(self) -> float:
-        """Right edge of the support, without the rest of it."""
+        """Right edge of the support, computed without the rest of it."""
         return float(self._curve.eigenvalue(self._curve.edge_offset()))
 
     def outlier(self, variance: ArrayLike) -> Real:
-        """Where eigenvalues of Σ above max t are seen in the sample; the edge if they are not.
+        """Sample outliers of eigenvalues of Σ above max t; the right edge where there is none.
 
-        A lone direction of this variance changes neither H nor D, so it is seen at z(u) with
-        u equal to the variance, as long as z is increasing there (Bai and Yao 2012).
+        A single direction of this variance changes neither H nor D, so its sample eigenvalue is
+        z(u) with u equal to the variance, as long as z is increasing there (Bai and Yao 2012).
         """
         u = np.asarray(real("variance", variance, above=float(self.columns.max())))
         offset = np.maximum(u - self.columns.max(), self._curve.edge_offset())

@@ -1,9 +1,9 @@
-"""How laws are evaluated: everything below `attnlaw.laws`, which alone imports it.
+"""How laws are evaluated: the private engine of `attnlaw.laws`, which alone imports it.
 
 A law made by free convolution is an **expression**: point masses followed by free additions and
 multiplications of Marchenko–Pastur and semicircle laws, or pairs of such laws. Each set of point
 masses has one complex parameter u; z and G(z) are rational functions of the parameters, and the
-density at x is −Im G/π at the parameters with z = x. In the order in which one would read them:
+density at x is −Im G/π at the parameters with z = x. In reading order:
 
 ============== =================================================================================
 expression     what an expression is, its normal form, and how it is written

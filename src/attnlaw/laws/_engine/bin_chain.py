@@ -1,4 +1,4 @@
-"""A random walk through a chain of bins, each of which depends on its neighbours alone.
+"""A random walk through a chain of bins, each coupled to its neighbours only.
 
 `BinChain` conditions the walk on an observation in each bin. `solve_chain` solves the linear
 equations of a Newton step: a change x of (R, C) in a bin changes the smoother's diagonals there

@@ -1,9 +1,9 @@
 """From a point z of the closed upper half plane to the parameters of a law.
 
 For z in the upper half plane the parameters are analytic functions of z (subordination), with
-no critical point on the way. So start far above the axis, where they are known to first order,
-and come down by Newton's method. Whatever it converges to is proved right or wrong: the
-parameters are the only solution for which z lies in the upper half plane at every stage.
+no critical point on the way. So the solver starts far above the axis, where they are known to
+first order, and descends by Newton's method. The result can be verified: the parameters are the
+only solution for which z lies in the upper half plane at every stage.
 """
 
 import numpy as np
@@ -63,7 +63,7 @@ def follow(law: Expression, target: Complexes) -> Complexes:
 def _descend(
     law: Expression, u: Complexes, z: Complexes, tolerance: Floats
 ) -> tuple[Complexes, Floats, Flags]:
-    """Newton's method towards z, given up where its first steps do not contract.
+    """Newton's method towards z, abandoned where its first steps do not contract.
 
     Returns the parameters, the contraction and whether they can be trusted.
     """

@@ -3,8 +3,8 @@
 Every law is a base (point masses, or a pair of laws that only subordination can join) followed
 by stages: free additions of laws with a rational R-transform and free multiplications by laws
 with a rational S-transform (docs/theory/laws.md, "One parameter for each set of point masses").
-Scales need no stage, since s(A ⊞ B) = sA ⊞ sB and s(A ⊠ B) = sA ⊠ B, so they are carried to the
-base at once.
+Scales need no stage, since s(A ⊞ B) = sA ⊞ sB and s(A ⊠ B) = sA ⊠ B, so they are moved to the
+base.
 """
 
 from dataclasses import dataclass
