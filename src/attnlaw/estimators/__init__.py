@@ -1,13 +1,13 @@
-"""Estimators: from a user's own sequences and pooled embeddings to weights and findings.
+"""Estimators of pooling weights and components from sequences and pooled embeddings.
 
-The functions need nothing but NumPy and SciPy; the scikit-learn objects of the same purpose are
-imported when they are asked for.
+The functions need only NumPy and SciPy; the corresponding scikit-learn objects are imported when
+they are first used.
 
 - Poolings: `pooling` applies one, `pooling_weights` learns one from the sequences alone by
   `alternation`. `attention_pooling` is the scikit-learn object, `fitted_pooling` what it saves,
   and `sentence_module` makes it a module of sentence-transformers.
-- Components: `components` tells which are signal (`outliers` tests eigenvalues, by `edge_test`),
-  `reliability` which are stable at this sample size; `rows` describes pooled embeddings as a
+- Components: `components` detects signal (`outliers` tests eigenvalues, by `edge_test`),
+  `reliability` measures stability at this sample size; `rows` describes pooled embeddings as a
   sample. `principal_components` is the scikit-learn object for both.
 """
 

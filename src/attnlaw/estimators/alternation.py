@@ -1,16 +1,16 @@
-r"""Weights and direction found together, from covariances between different positions only.
+r"""Weights and direction found jointly from covariances between different positions.
 
-Tokens at two different positions share the signal and nothing else, so that of all blocks
-C_ll' of the covariance of a sequence only the diagonal ones hold noise in the mean. Sought are a
-direction u and weights w, of norm 1 each, with the largest
+Tokens at two different positions share only the signal, so that on average only the diagonal
+blocks C_ll' of the covariance of a sequence contain noise. The direction u and the weights w, of
+norm 1 each, maximise
 
     J(w, u) = Σ_{l≠l'} w_l w_l' uᵀ C_ll' u .
 
 For u fixed, w is the top eigenvector of the hollow L×L matrix Γ(u)_ll' = uᵀ C_ll' u; for w
-fixed, u is the top eigenvector of the hollow d×d matrix S(w) = Σ_{l≠l'} w_l w_l' C_ll'. Taking
-turns, J never falls. Several starts are carried along together, so that each pass over the data
-is one matrix product (docs/theory/weights-from-data.md, "Where to start"). With labels the
-direction is a regression's, and one turn is enough (`trained_weights`).
+fixed, u is the top eigenvector of the hollow d×d matrix S(w) = Σ_{l≠l'} w_l w_l' C_ll'.
+J never decreases in this alternation. Several starts are carried along together, so that each pass
+over the data is one matrix product (docs/theory/weights-from-data.md, "Where to start"). With
+labels the direction comes from a regression, and one alternation suffices (`trained_weights`).
 """
 
 from threading import Lock
@@ -92,7 +92,7 @@ class Search:
             return self._pairs
 
     def maximise(self, *, signed: bool = True) -> Optimum:
-        """Return the best of what several starts lead to.
+        """Return the best maximum found from several starts.
 
         Unless `signed`, among weights that are not negative.
         """
@@ -155,8 +155,8 @@ def _best(W: Floats, U: Floats, J: Floats, n: int) -> tuple[Floats, Floats, Floa
 def cheap_starts(data: Sequences, rng: np.random.Generator) -> Floats:
     """Return unit weights to start from, one in each row.
 
-    The mean; the leading eigenvectors and the strongest pairs of τ_ll' = tr Ĉ_ll', which knows
-    signs; random ones.
+    The mean; the leading eigenvectors and the strongest pairs of τ_ll' = tr Ĉ_ll', which has
+    signs; random weights.
     """
     L = data.shape[1]
     traces = _traces(data.some(max(256, TRACE_NUMBERS // (L * data.shape[2])), rng))
@@ -277,8 +277,8 @@ def _traces(data: Sequences) -> Floats:
 def _squared_norms(data: Sequences, rng: np.random.Generator) -> Floats:
     """Return the hollow matrix of ‖Ĉ_ll'‖² without its bias.
 
-    (1/n²) Σ_{i≠j} (T_il·T_jl)(T_il'·T_jl'): leaving out i = j removes the part that noise has
-    in the mean. On as many sequences as can be afforded.
+    (1/n²) Σ_{i≠j} (T_il·T_jl)(T_il'·T_jl'): leaving out i = j removes the bias due to noise. A
+    subset of the sequences is used if there are many.
     """
     _, L, d = data.shape
     few = data.some(max(256, int(np.sqrt(PAIRWISE_PRODUCTS / (L * d)))), rng)
@@ -318,9 +318,9 @@ def trained_weights(data: Sequences, labels: NDArray[np.integer[Any]]) -> Floats
     -----
     One turn of the alternation for P1 App. J's problem min ‖Y − Σ_l w_l T_l B‖² + ridge, from mean
     pooling: with B from one half of the sequences, w is a regression on the L projections T_l B of
-    the other half, and the two halves are added up. What chance explains of the differences
-    between positions, mean Var(w_l)/Var_l(w), is then taken away (James and Stein), so that
-    weights return to the mean where labels say nothing else.
+    the other half, and the two halves are added up. The weights are then shrunk towards the mean
+    by the share of the differences between positions that chance explains, mean Var(w_l)/Var_l(w)
+    (James and Stein).
     """
     N, L, _ = data.shape
     rows = np.arange(N)[:: -(-N // TRAINED_ON)]

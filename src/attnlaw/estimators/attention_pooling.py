@@ -34,19 +34,19 @@ class AttentionPooling(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         "first", "late", "max" and "mean+max" are those of `pool_sequences` (in "mean+max" the
         maximum is scaled to half of the standard deviation of the mean).
     token_weights : "uniform", "sif", "idf" or array of shape (V,)
-        Importance of the tokens: alike, smooth inverse frequency a/(a + p), inverse document
-        frequency, both counted in `fit`; or any numbers by token id. Other than "uniform" they
-        need token ids: as X beside a `table`, or as `tokens` beside embeddings.
+        Importance of the tokens: equal, smooth inverse frequency a/(a + p) or inverse document
+        frequency, both counted in `fit`, or any numbers by token id. All but "uniform" need token
+        ids: as X beside a `table`, or as `tokens` beside embeddings.
     smoothing : float
         a of "sif".
     components_removed : int, optional
-        Leading principal components of the pooled vectors that are taken away, after the mean;
-        0 takes away the mean only.
+        Number of leading principal components removed from the pooled vectors after the mean; 0
+        removes the mean only.
     whitening : float, optional
         Shrinkage s > 0 with which vectors are whitened, x (C + sλ̄)^(−1/2).
     length, dimension : int, optional
         Of a sequence; one of them is needed for input of shape (n, length·dimension), which is
-        how sequences pass through tools that only know two axes.
+        how sequences pass through tools that support two axes only.
     table : array of shape (V, dimension), optional
         Embeddings of the tokens; the input then is token ids of shape (n, length), negative
         where there is no token.
@@ -54,7 +54,7 @@ class AttentionPooling(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Whether learned weights may be negative, see `learn_pooling_weights`.
     fallback : "mean" or None
         What "optimal" does when the gain over mean pooling is not supported by the data: use
-        the mean, or the learned weights all the same.
+        the mean, or the learned weights regardless.
     confidence : float
         Level of the interval on which that decision rests.
     random_state : int, RandomState or None
@@ -129,7 +129,7 @@ class AttentionPooling(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def fit(
         self, X: Any, y: Any = None, *, mask: Any = None, lengths: Any = None, tokens: Any = None
     ) -> Any:
-        """Check the sequences, and learn what is to be learned.
+        """Check the sequences, and fit weights, token weights and post-processing.
 
         Parameters
         ----------
@@ -274,7 +274,7 @@ class AttentionPooling(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def load(cls, folder: str | Path, *, table: Any = None) -> "AttentionPooling":
         """Return the fitted transformer that `save` or `attnlaw pool --out` wrote.
 
-        The latter leaves the table to the model: give it again, to transform token ids.
+        The latter does not save the table: pass it here to transform token ids.
         """
         fitted, stored = FittedPooling.load(folder)
         return cls.from_fitted(fitted, table=stored if table is None else table)

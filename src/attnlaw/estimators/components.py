@@ -1,4 +1,4 @@
-"""Detection: components that noise cannot explain, and known causes other than a signal."""
+"""Detection of components that noise cannot explain, and of causes other than a signal."""
 
 import warnings
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class Artefact:
 
 @dataclass(frozen=True, kw_only=True)
 class ComponentAnalysis(Record):
-    """Significant principal components of pooled embeddings, and what is known about them."""
+    """Significant principal components of pooled embeddings, with their statistics."""
 
     components: Floats  # (n, d): unit eigenvectors, the `test.n_signals` first are significant
     mean: Floats  # x̄ (d,)
@@ -79,19 +79,19 @@ def signal_components(
     Parameters
     ----------
     pooled : array of shape (N, d), or CorpusStatistics
-        Pooled embeddings x_i; float32 is not converted. Or what a pass over a corpus found of
-        them: its tokens then are the null, unless another is given, and `lengths`, `tokens`,
-        copies and the scaling of rows, which need the rows, are left out.
+        Pooled embeddings x_i; float32 is not converted. Or the statistics of a corpus: its tokens
+        are then the null, unless another is given, and `lengths`, `tokens`, copies and the scaling
+        of rows, which need the rows, are not used.
     noise, n_tokens, token_frequencies, noise_spectrum, level
-        What the noise is and how it is tested, see `outlier_test`.
+        The noise model and the level of the test, see `outlier_test`.
     snr : float, optional
-        wᵀRw/wᵀw of the pooling weights, as `learn_pooling_weights` estimates it. With it, the
-        part of a spike that is only noise of the table can be told from the signal.
+        wᵀRw/wᵀw of the pooling weights, as `learn_pooling_weights` estimates it. With it, the part
+        of a spike that is noise of the table can be separated from the signal.
     lengths : array of shape (N,), optional
         Number of tokens in each row, if rows are means of different numbers of tokens.
     tokens : array of int and shape (N, length), optional
         Tokens of each row, negative where there is none. They give `lengths` and, unless
-        `n_tokens` or a null is given, `token_frequencies`; and they name tokens that are a
+        `n_tokens` or a null is given, `token_frequencies`; and they identify tokens that make a
         component.
     scale_rows : bool
         Scale rows to one variance, by `lengths` if these are known and to one norm about the
@@ -99,9 +99,9 @@ def signal_components(
     centred : bool
         Subtract the mean of the rows.
     min_components : int
-        Components that are returned at least, significant or not.
+        Smallest number of components returned, significant or not.
     max_components : int, optional
-        Components that are returned at most.
+        Largest number of components returned.
 
     Returns
     -------
@@ -181,7 +181,7 @@ def signal_components(
 
 
 class _DistinctRows(NamedTuple):
-    """Rows without copies and constant columns."""
+    """Distinct rows, without constant columns."""
 
     X: NDArray[Any]
     mean: Floats  # x̄, of all columns
@@ -242,7 +242,7 @@ def _scaled(data: _DistinctRows, scale_rows: bool, centred: bool) -> _Scaled:
 
 
 def _tested(scaled: _Scaled, settings: dict[str, Any]) -> OutlierTest:
-    """Test the eigenvalues, and again with the fluctuations of the components that were found."""
+    """Test the eigenvalues, then again with the fluctuations of the components found."""
     rows, values = scaled.rows, scaled.eigenvalues
     settings = {**settings, "n_samples": max(2, len(rows))}
     test = outlier_test(values, **settings)
@@ -256,7 +256,7 @@ def _tested(scaled: _Scaled, settings: dict[str, Any]) -> OutlierTest:
 
 
 def _is_open(settings: dict[str, Any]) -> bool:
-    """Return whether tokens may be the null: nothing else was said of the noise."""
+    """Return whether tokens may be the null: no other noise was specified."""
     known = ("n_tokens", "token_frequencies", "noise_spectrum")
     return settings["noise"] in ("auto", "tokens") and all(settings[k] is None for k in known)
 
@@ -312,7 +312,7 @@ def _find_artefacts(
     norm_dispersion: float,
     snr: float | None,
 ) -> tuple[Artefact, ...]:
-    """Look for every artefact that the data allow to see, in all rows and in each component."""
+    """Look for every artefact that the data can show, in all rows and in each component."""
     n, d = data.X.shape
     mean = data.mean[data.varying]
     found = []
@@ -370,7 +370,7 @@ def _of_component(
 
 
 def _table_means(j: int, snr: float, test: OutlierTest, d: int) -> list[Artefact]:
-    """Name the noise of the class means when it is all that a spike needs.
+    """Name the noise of the class means if it explains a spike by itself.
 
     A spike of ratio ρ has strength ρ/snr = ‖μ‖² + ‖m‖² per token, and ‖m‖² is δ(1 ± √(2/d)).
     Derived in docs/theory/signal-components.md, "An outlier without a signal".

@@ -1,14 +1,14 @@
-r"""The largest eigenvalue against noise of a known law, and against noise of any law.
+r"""Tests of the largest eigenvalue against noise of a known law, and of any law.
 
 **A known law** (`EdgeTest`), which is a population law ⊠ MP_γ (`Null`). The statistic is
 x = (λ/κ̂ − λ₊)/s, with the noise level κ̂ taken from the trace of the bulk and s the unit of the
-edge's fluctuations. At finite size two things matter, both below: where the edge is, and how much
-the division by κ̂ narrows the fluctuations.
+edge's fluctuations. At finite size two things matter, both treated below: the location of the
+edge, and how much the division by κ̂ narrows the fluctuations.
 
 **Any law** (`spacing_p_value`). Where the density of a bulk ends like a square root, its largest
 eigenvalues are λ₊ + s A_k with the same random A₁ > A₂ > … (Airy points, β = 1) for every law;
-only λ₊ and s differ. A statistic that no shift and no scale can change is therefore the same for
-every law (Onatski 2009). Here
+only λ₊ and s differ. A statistic that is invariant under shift and scale therefore has the same
+distribution for every law (Onatski 2009). Here
 
     T = (x₁ − Σ_k c_k x_{k+1}) / Σ_k e_k x_{k+1} ,   k = 1 … 12,
 
@@ -63,7 +63,7 @@ class Sizes:
 
 
 class Outlier(NamedTuple):
-    """What an eigenvalue beyond the edge says of the population, in units of the noise."""
+    """The population spike behind an eigenvalue beyond the edge, in units of the noise."""
 
     population_eigenvalue: float  # ℓ
     shrunken_eigenvalue: float  # λ/(1+γy)²
@@ -136,7 +136,7 @@ class Null:
         return self._strength(1 / np.interp(eigenvalues, lam, 1 / self.curve.u(offset)))
 
     def outlier(self, eigenvalue: float) -> Outlier:
-        """Return what an eigenvalue beyond the edge says; at the edge, what the theorem gives."""
+        """Return the spike behind an eigenvalue beyond the edge; at the edge, the limit there."""
         curve, ratios, population = self.curve, self._ratios, self.of_population
         at = self._offset_of(eigenvalue)
         lam, ell, u = curve.eigenvalue(at, *ratios), curve.eigenvalue(at, *population), curve.u(at)
@@ -174,7 +174,7 @@ def _of_unit_mean(values: ArrayLike) -> Floats:
 
 @dataclass(frozen=True)
 class EdgeTest:
-    """Largest eigenvalue against the edge of a null law of unit noise."""
+    """Test of the largest eigenvalue against the edge of a null law of unit noise."""
 
     sizes: Sizes
     frequencies: tuple[float, ...] = (1.0,)  # of tokens, up to a factor
@@ -211,7 +211,7 @@ class EdgeTest:
         return self._factor * self.null.edge_scale * float((d - 0.5) ** (-2 / 3))
 
     def statistic(self, eigenvalue: float) -> float:
-        """Return x, of the Tracy–Widom law if there is nothing but noise of unit level."""
+        """Return x, which has the Tracy–Widom law under noise of unit level."""
         spread = np.exp(-NARROWING * self.unit / self.edge)
         x = (eigenvalue - self.edge) / self.unit
         return float(TRACY_WIDOM_MEAN + (x - TRACY_WIDOM_MEAN) / spread)
@@ -229,7 +229,7 @@ class EdgeTest:
         return float(tracy_widom_survival(TRACY_WIDOM_MEAN + (x - TRACY_WIDOM_MEAN) / spread))
 
     def outlier(self, eigenvalue: float) -> Outlier:
-        """Return what an eigenvalue says of the population if it is not noise."""
+        """Return the population spike behind an eigenvalue that is not noise."""
         return self.null.outlier(eigenvalue / self._factor)
 
     def noise_level(self, eigenvalues: Floats, n_outliers: int) -> float:
@@ -267,7 +267,7 @@ def winsorised(bulk: Floats, n_samples: int) -> tuple[EdgeTest, Floats]:
     """Return the test with V from the bulk, its leading eigenvalues cut at their expectation.
 
     A spike of any strength then moves V̂ by no more than an eigenvalue at the edge does. The
-    search starts with the upper quarter cut off: with all of a component that dominates the
+    search starts with the upper quarter cut off: including all of a component that dominates the
     variance, one or two tokens would explain it.
     """
     rank = min(len(bulk), n_samples)
@@ -283,7 +283,7 @@ def winsorised(bulk: Floats, n_samples: int) -> tuple[EdgeTest, Floats]:
 
 
 def tail_gap(bulk: Floats, sizes: Sizes) -> float:
-    r"""Return how much shorter the upper tail of a bulk is than that of tokens alike.
+    r"""Return how much shorter the upper tail of a bulk is than that of equally frequent tokens.
 
     Of all laws with the first two moments of the bulk, those with a longer upper tail have less
     mass near zero. The statistic R = d [∫ dF(λ)/(λ+.3) − G(−.3)] compares the bulk, of unit mean,
@@ -292,8 +292,7 @@ def tail_gap(bulk: Floats, sizes: Sizes) -> float:
         mean q min(1, 10 δ/γ) ,   standard deviation q^{3/2}/(1 + .1 q^{3/2}) ,   q = δ + γ ,
 
     with γ replaced by 1/γ, and the factors .7 and .65, if γ > 1 (benchmarks/edge_constants.py).
-    What is returned is the distance from that mean in standard deviations, negative for longer
-    tails.
+    The distance from that mean in standard deviations is returned, negative for longer tails.
     """
     from scipy.optimize import brentq
 
@@ -343,7 +342,7 @@ TAIL_RATE = 1.23  # of −log P(T > t) beyond the last quantile, where it grows 
 
 
 def spacing_p_value(eigenvalues: Floats, exponent: float = 0.5) -> float:
-    """Return the p-value of the first of thirteen positive eigenvalues in falling order.
+    """Return the p-value of the first of thirteen positive eigenvalues in decreasing order.
 
     Examples
     --------

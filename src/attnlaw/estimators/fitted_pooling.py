@@ -1,4 +1,4 @@
-"""A pooling after it was fitted: what it needs to pool other texts, saved without pickle."""
+"""A fitted pooling: everything needed to pool other texts, saved without pickle."""
 
 import json
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ DOCUMENT_BYTES = 2**20  # of pooling.json
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FittedPooling:
-    """A pooling with all that was learned: positions, tokens, scale, post-processing."""
+    """A fitted pooling: weights of positions and tokens, scale, post-processing."""
 
     pooling: str | Floats  # one of `POOLINGS`, or weights of positions
     length: int  # L of the sequences that it was fitted to
@@ -99,7 +99,7 @@ class FittedPooling:
     def save(self, folder: str | Path, *, table: Any = None) -> None:
         """Write pooling.json and pooling.npz into a folder, without pickle.
 
-        The table goes along if it is given, so that token ids can be pooled by what is loaded.
+        The table is saved, too, if it is given, so that the loaded pooling accepts token ids.
         """
         arrays = self.arrays()
         if table is not None:
@@ -128,7 +128,7 @@ class FittedPooling:
 
     @staticmethod
     def load(folder: str | Path) -> tuple["FittedPooling", NDArray[Any] | None]:
-        """Return the pooling that `save` wrote, and the table if it went along."""
+        """Return the pooling that `save` wrote, and the table if it was saved."""
         source = Path(folder) / "pooling.json"
         try:
             with opened(source) as stream:
@@ -177,7 +177,7 @@ def fit_pooling(
     corpus: CorpusStatistics | None = None,
     asked: str | None = None,
 ) -> FittedPooling:
-    """Fit all of a pooling but weights of positions: see `AttentionPooling` for the arguments.
+    """Fit a pooling, except weights of positions: see `AttentionPooling` for the arguments.
 
     `asked` is the name of weights of positions that were learned before; `corpus` has counts of
     tokens that are used in place of those of the data.

@@ -93,7 +93,7 @@ def outlier_test(
     score_kurtosis: ArrayLike | None = None,
     in_doubt: ArrayLike | None = None,
 ) -> OutlierTest:
-    r"""Test the leading eigenvalues of a sample covariance against the noise they come from.
+    r"""Test the leading eigenvalues of a sample covariance against noise.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def outlier_test(
     n_samples : int
         N.
     noise : "auto", "tokens", "independent", "spectrum", "general" or "long-tailed"
-        What noise alone would look like:
+        The noise model:
 
         - "tokens": pooled tokens from a table, MP_δ ⊠ MP_γ;
         - "independent": independent rows of white noise, MP_γ;
@@ -110,15 +110,15 @@ def outlier_test(
         - "general": any spectrum with a regular edge; each eigenvalue is compared with the
           spacings of those below it;
         - "long-tailed": the same for spectra without a sharp edge, with less power;
-        - "auto": what the other arguments say; otherwise "tokens" with V from the bulk, which
-          includes white noise. The more the bulk looks as if its upper tail were longer than
-          tokens make it, the wider the edge, up to "long-tailed"; `notes` says so.
+        - "auto": as specified by the other arguments; otherwise "tokens" with V from the bulk,
+          which includes white noise. The longer the upper tail of the bulk is in comparison with
+          that of tokens, the wider the edge, up to "long-tailed"; `notes` says so.
     n_tokens : int, optional
-        Number V of tokens in the table. Left out, it is read off the second moment of the bulk,
-        m₂/m₁² = 1 + δ + γ, which at δ=.5, γ=.4 finds V to within ±9 tokens; eigenvalues beyond
-        the 95 % point of the largest are cut there for that purpose.
+        Number V of tokens in the table. By default it is estimated from the second moment of the
+        bulk, m₂/m₁² = 1 + δ + γ, which at δ=.5, γ=.4 finds V to within ±9 tokens; eigenvalues
+        beyond the 95 % point of the largest are cut there for that purpose.
     token_frequencies : array of shape (V,), optional
-        How often each token occurs, in any units, if they are not alike.
+        How often each token occurs, in any units, if frequencies differ.
     noise_spectrum : array, optional
         Eigenvalues of the noise covariance, up to a factor.
     centred : bool
@@ -131,8 +131,8 @@ def outlier_test(
         Of the rows' scores along the leading eigenvectors, E s⁴/(E s²)², large where few rows
         carry the component; its eigenvalue then fluctuates more.
     in_doubt : array of bool, optional
-        Leading components that rows show to be more than "auto" assumes of noise, such as a
-        single long token: their eigenvalues have to stand out from those below them, too.
+        Leading components whose rows contradict the noise that "auto" assumes, such as a single
+        long token: their eigenvalues must also stand out from those below them.
 
     Returns
     -------
@@ -237,7 +237,7 @@ class _Step(NamedTuple):
 
 
 class _Nulls:
-    """The nulls that can be had from what is known, at every number of outliers."""
+    """The nulls available from what is known, for every number of outliers."""
 
     def __init__(
         self,
@@ -260,10 +260,10 @@ class _Nulls:
         self.n_tokens = None if n_tokens is None else count("n_tokens", n_tokens, at_least=2)
 
     def known(self, noise: str) -> str:
-        """Return the null asked for; for "auto", the one that is known, if any.
+        """Return the requested null; for "auto", the one that is known, if any.
 
-        "independent" is never taken: "tokens" holds it as V → ∞, and the difference between the
-        two decides about the edge long before it is seen in the bulk.
+        "independent" is never chosen: "tokens" contains it as V → ∞, and the difference between
+        the two matters at the edge long before it shows in the bulk.
         """
         if noise == "spectrum" and self.spectrum is None:
             raise invalid_argument("noise_spectrum", "given when noise='spectrum'", None)
@@ -305,7 +305,7 @@ class _Nulls:
         return min([1.0, *each[:1], *(LOOK_AHEAD * p for p in each[1:])])
 
     def test(self, kind: str, n_outliers: int) -> tuple[EdgeTest, float]:
-        """Return the test of the next eigenvalue, and the noise level, after so many outliers."""
+        """Return the test and the noise level of the next eigenvalue after `n_outliers`."""
         values, d = self.values, len(self.values) - n_outliers
         if kind == "independent":
             test = EdgeTest(Sizes(d, self.n_samples))
@@ -338,7 +338,7 @@ class _Nulls:
         return 0
 
     def described(self, step: _Step, n_outliers: int) -> dict[str, Any]:
-        """Return what the null that was used says of the noise and of the outliers."""
+        """Return the noise and the outliers under the null that was used."""
         if step.noise in EXPONENTS:
             return self._by_bulk(step.noise, n_outliers)
         known = self.n_tokens is not None or step.noise in ("independent", "spectrum")

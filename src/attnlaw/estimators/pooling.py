@@ -2,7 +2,7 @@
 
 A pooled vector is x_i = Σ_l u_il T_il with u_il ∝ w_l g_v(i,l), or the maximum of the tokens, or
 both; then x → (x − m)(1 − UUᵀ)(C + sλ̄)^(−1/2). The four choices are the weights w of the
-positions, the importance g of the tokens, the number of leading components U taken away, and the
+positions, the importance g of the tokens, the number of leading components U removed, and the
 shrinkage s of the whitening.
 """
 
@@ -57,8 +57,8 @@ def pool_sequences(
     Parameters
     ----------
     sequences : array of shape (N, length, d), or of int and shape (N, length)
-        Embeddings; or rows of `table`, negative where there is no token. Lists of unequal
-        length and torch tensors are taken, too.
+        Embeddings; or rows of `table`, negative where there is no token. Lists of unequal length
+        and torch tensors are accepted, too.
     weights : str or array of shape (length,)
         "mean", "causal", "last", "first" or "late" (w_l ∝ l): those of each sequence's own
         tokens. "max": the largest value of each coordinate; "mean+max": both side by side. An
@@ -123,8 +123,8 @@ def pool(
 def max_scale(pooled: Rows) -> float:
     """Return the factor of the maximum in vectors pooled by "mean+max" with scale 1.
 
-    Half of the ratio of the standard deviations: with equal parts, whatever classifies the
-    vectors is regularised by the part that says less.
+    Half of the ratio of the standard deviations: with equal parts, a classifier of the vectors
+    would be regularised by the less informative part.
     """
     d = pooled.shape[1] // 2
     total = np.sqrt(np.sum(np.var(pooled, axis=0, dtype=np.float64).reshape(2, d), axis=1))
@@ -164,7 +164,7 @@ def position_weights(
 
 
 def weights_where_present(weights: Floats, mask: NDArray[np.bool_]) -> Floats:
-    """Return weights of positions (N, L); a sequence without tokens where they look gets its mean.
+    """Return weights of positions (N, L); the mean's for a sequence with no token under them.
 
     Examples
     --------
@@ -234,8 +234,8 @@ def token_importance(
 
     Notes
     -----
-    Smooth inverse frequency is the optimum of docs/theory/vocabulary.md, "The best token weights",
-    which gives a, too.
+    Smooth inverse frequency is optimal, and a is derived, in docs/theory/vocabulary.md, "The best
+    token weights".
 
     Examples
     --------
@@ -262,7 +262,7 @@ def token_importance(
 
 @dataclass(frozen=True, kw_only=True)
 class PostProcessing:
-    """What is done to pooled vectors: x → (x − m)(1 − UᵀU) A."""
+    """Post-processing of pooled vectors: x → (x − m)(1 − UᵀU) A."""
 
     mean: Floats | None = None  # m (d,); None: vectors are left as they are
     components: Floats | None = None  # U (k, d)

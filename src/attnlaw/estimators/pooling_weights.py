@@ -1,10 +1,10 @@
-r"""Pooling weights learned from the sequences alone, and evaluated on what was held out.
+r"""Pooling weights learned from the sequences alone, and evaluated on held-out sequences.
 
 They are derived in docs/theory/weights-from-data.md, "Different positions share the signal and
-nothing else". Cross-fitting tells how good they are on sequences that were not used to learn them:
-with weights w and a direction u from one half of the sequences, each sequence of the other half
-gives j_i = Σ_{l≠l'} w_l w_l' p_il p_il' with p_il = T_il·u. Given the first half these are
-independent numbers with mean (a·u)² (wᵀRw − wᵀw), whatever w and u are.
+nothing else". Cross-fitting evaluates them on sequences that were not used to learn them: with
+weights w and a direction u from one half of the sequences, each sequence of the other half gives
+j_i = Σ_{l≠l'} w_l w_l' p_il p_il' with p_il = T_il·u. Given the first half these are independent
+numbers with mean (a·u)² (wᵀRw − wᵀw), whatever w and u are.
 """
 
 from collections.abc import Callable, Iterable
@@ -46,7 +46,7 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class PoolingWeights(Record):
-    """Learned pooling weights, and what they gain over mean pooling on data not used for them.
+    """Learned pooling weights, and their gain over mean pooling on held-out data.
 
     Each half of the sequences is evaluated by weights and a direction learned from the other
     half; `weights` and `direction` themselves come from all sequences.
@@ -81,16 +81,16 @@ def learn_pooling_weights(
         Embeddings; or rows of `table`, negative where there is no token. float32 is not
         converted.
     table : array of shape (V, d), optional
-        Embeddings of the tokens. That takes much less memory and time.
+        Embeddings of the tokens. Token ids and a table take much less memory and time.
     mask : array of bool and shape (N, length), optional
         True where there is a token.
     lengths : array of int and shape (N,), optional
         The same for sequences padded at the end.
     signed : bool or "auto"
-        Whether weights may be negative. "auto" tries both, and takes negative weights when they
-        have an SNR higher by 5 % on the sequences held out. (Positions that oppose each other are
-        a pattern like any other, but in text it is as a rule grammar: an article is followed by a
-        noun. Weights that are not negative look for what positions have in common.)
+        Whether weights may be negative. "auto" tries both, and takes signed weights when their SNR
+        on the held-out sequences is higher by 5 %. (Opposite signs at two positions are a pattern
+        like any other, but in text usually reflect grammar: an article is followed by a noun.
+        Non-negative weights find what positions have in common.)
     confidence : float
         Level of the interval of the gain, between 0 and 1.
     rng : Generator, int or None
@@ -116,9 +116,9 @@ def learn_pooling_weights(
     for the learned and for the uniform w, whose mean difference is (a·u)² times the difference
     of the SNRs, without bias whatever was learned. The unit is the signal's part in a token's
     variance, from the directions u, u' of the two halves, whose errors are independent:
-    (a·u)(a·u') = uᵀΣu' − σ² u·u', σ² = tr Σ/d. Where the two directions do not agree there is
-    no such part, and the whole variance is the unit: all SNRs are then near 1. Mean pooling is
-    evaluated along the learned direction or along its own, whichever suits it better.
+    (a·u)(a·u') = uᵀΣu' − σ² u·u', σ² = tr Σ/d. Where the two directions do not agree, the unit is
+    the whole variance, and all SNRs are near 1. Mean pooling is evaluated along the learned
+    direction or along its own, whichever gives it the larger SNR.
 
     Examples
     --------
@@ -204,7 +204,7 @@ AGREEMENT = 16.0  # d (u·u')² is about 1 for directions that have nothing in c
 
 
 class HeldOutScores(NamedTuple):
-    """What weights and directions from each half show on the other half."""
+    """Scores of weights and directions from each half on the other half."""
 
     covariance: Floats  # Γ (L, L): mean of the two hollow matrices
     fitted: Floats  # j_i (N,) of the fitted weights
@@ -248,9 +248,9 @@ def signal_power(
     """Return the signal's part in the variance of a token, the unit in which its SNR is 1.
 
     (a·u)(a·u') = uᵀΣu' − σ² u·u' with the tokens' covariance Σ and σ² = tr Σ/d, for directions
-    from two halves, whose errors are independent. At least half of what makes I + Γ/power a
-    correlation matrix; and the whole variance when the directions do not agree, so that what
-    rests on nothing has an SNR near 1.
+    from two halves, whose errors are independent. At least half of the value that makes I +
+    Γ/power a correlation matrix; the whole variance when the directions do not agree, so that
+    without evidence the SNR is near 1.
     """
     _, L, d = data.shape
     U = np.stack([fit.direction for fit in fits], axis=1)
@@ -268,7 +268,7 @@ def signal_power(
 
 
 class LearnedWeights(NamedTuple):
-    """Weights learned from all sequences, and what fits to each half show on the other half."""
+    """Weights learned from all sequences, and scores of the fit to each half on the other half."""
 
     best: Optimum  # from all sequences
     fits: list[Optimum]  # from each half
@@ -343,9 +343,10 @@ def mean_interval(
 ) -> tuple[float, float]:
     """Return a confidence interval of the mean of cross-fitted values, in groups of copies.
 
-    mean ± t √(1 + ρ) s, with s the standard error between groups, ρ = 0.2 for what the two halves
-    have in common (each half is the other's training set), and t Student's quantile with the
-    degrees of freedom of one half. A bootstrap of so few and so skewed values is too narrow.
+    mean ± t √(1 + ρ) s, with s the standard error between groups, ρ = 0.2 for the dependence of
+    the two halves (each half is the other's training set), and t Student's quantile with the
+    degrees of freedom of one half. Bootstrap intervals of so few and so skewed values are too
+    narrow.
 
     Examples
     --------

@@ -25,18 +25,18 @@ class SignalComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     keep : "reliable", "detected", int or float
         Which components to keep:
 
-        - "reliable": those whose variance rows not used for them reproduce, see
-          `reliable_components`. What follows in a pipeline loses little by it;
+        - "reliable": those whose variance is reproduced by held-out rows, see
+          `reliable_components`. Later steps of a pipeline lose little by it;
         - "detected": those that noise cannot explain, see `signal_components`;
-        - int: so many;
+        - int: this number of leading components;
         - float between 0 and 1: those that hold this share of the reliable variance.
     noise, n_tokens, token_frequencies, noise_spectrum, snr, level, scale_rows
-        What noise would look like, for keep="detected", see `signal_components`.
+        The noise model for keep="detected", see `signal_components`.
     min_components : int
-        Components that are kept at least, so that what follows in a pipeline always has a column
-        to work on. A column that is neither reliable nor detected comes with a `RegimeWarning`.
+        Smallest number of components kept, so that later steps of a pipeline always have a column.
+        A column that is neither reliable nor detected gives a `RegimeWarning`.
     max_components : int, optional
-        Components that are kept at most.
+        Largest number of components kept.
     centred : bool
         Subtract the mean of the rows.
     random_state : int, RandomState or None
@@ -108,7 +108,7 @@ class SignalComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Parameters
         ----------
         X : array of shape (n, d), or CorpusStatistics
-            Pooled embeddings, or what a pass over a corpus found of them.
+            Pooled embeddings, or the statistics of a corpus.
         y : ignored
         tokens, lengths : arrays, optional
             Tokens of each row and their number, for keep="detected".
@@ -206,7 +206,7 @@ class SignalComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return np.asarray(scores, dtype=X.dtype)
 
     def inverse_transform(self, X: Any) -> NDArray[Any]:
-        """Return rows of the original width from scores: the part that is kept, denoised."""
+        """Return rows of the original width from scores: the denoised rows."""
         check_is_fitted(self)
         rows = real_array("X", X, ndim=2) @ self.components_
         return np.asarray(rows + self.mean_ if self.centred else rows)

@@ -1,7 +1,8 @@
 r"""Reliability: which principal components can be trusted, whatever the spectrum.
 
-The variance of *new* rows along the k-th sample eigenvector u_k, q_k = u_kᵀ C u_k, is what that
-component is worth: its own eigenvalue is larger by what it took from the noise. Two estimates,
+The variance of *new* rows along the k-th sample eigenvector u_k, q_k = u_kᵀ C u_k, is the reliable
+variance of that component: its sample eigenvalue is larger because it fits the noise. Two
+estimates,
 
     held out     eigenvectors from all folds but one, variance along them in the fold left out
     predicted    Ledoit and Péché's λ/|1 − γ − γ λ m(λ)|², m the Stieltjes transform of the sample
@@ -67,19 +68,19 @@ def reliable_components(
     centred: bool = True,
     rng: Random = 0,
 ) -> ReliableComponents:
-    """Find the principal components whose variance is reproduced by rows not used for them.
+    """Find the principal components whose variance is reproduced by held-out rows.
 
     Parameters
     ----------
     pooled : array of shape (N, d), or CorpusStatistics
-        Pooled embeddings; or what a pass over a corpus found of them, whose two halves then are
-        the folds, with all sequences taken to be different.
+        Pooled embeddings; or the statistics of a corpus, whose two halves are then the folds, with
+        all sequences treated as different.
     threshold : float
-        Held-out variance of a reliable component, over the floor; above 1.
+        Smallest held-out variance of a reliable component, relative to the floor; above 1.
     n_folds : int
-        Folds, at least 2. Copies and near-copies of a row are in the same fold.
+        Number of folds, at least 2. Copies and near-copies of a row are in the same fold.
     min_components : int
-        Components that are returned at least, reliable or not.
+        Smallest number of components returned, reliable or not.
     centred : bool
         Subtract the mean of the rows.
     rng : Generator, int or None
@@ -92,13 +93,13 @@ def reliable_components(
     Notes
     -----
     q̂_k is averaged over the folds, replaced by the median of five neighbouring components, and
-    kept from rising by its running minimum. The floor is the held-out variance in a dimension
+    made non-increasing by its running minimum. The floor is the held-out variance in a dimension
     that the training rows do not span, or, if they span all, the mean q̂ of the last tenth of the
     components. Reliable are the leading components with q̂_k ≥ threshold · floor that exceed the
     floor by 2.5 standard errors, q̂_k √(2/N) and floor √(2/Nm) for a floor of m components.
 
-    The answer is to "is this variance reproducible?", not to "is it a signal?": the leading
-    directions of a token table are reproducible (`signal_components` asks the other question).
+    This tests whether the variance is reproducible, not whether it is a signal: the leading
+    directions of a token table are reproducible, too (for signals, see `signal_components`).
 
     Examples
     --------
@@ -177,7 +178,7 @@ def _of_corpus(
     """Return the reliable components of a corpus, by its halves.
 
     The variance of one half along eigenvectors u of the other is uᵀ(S + δδᵀ)u, with S its
-    covariance and δ the difference of their means: what rows would give.
+    covariance and δ the difference of their means, as computed from rows.
     """
     spectrum = corpus_spectrum(found, centred=centred)
     kept, n_rows = spectrum.varying, found.n_sequences
@@ -232,7 +233,7 @@ def _held_out(X: NDArray[Any], fold_of: NDArray[Any], n_folds: int, *, centred: 
 
 
 def _averaged(each: list[Floats], predictions: list[Floats], outside: list[float]) -> _Folds:
-    """Return what the folds together say of each component."""
+    """Return the averages over the folds for each component."""
     n_folds, n = len(each), min(map(len, each))
     table = np.array([q[:n] for q in each])
     mean = _smoothed(table.mean(axis=0))
@@ -266,7 +267,7 @@ def predicted_variances(eigenvalues: Floats, dimension: int, n_samples: int) -> 
     Returns
     -------
     array
-        In the order of the eigenvalues, kept from rising.
+        In the order of the eigenvalues, made non-increasing.
 
     Notes
     -----

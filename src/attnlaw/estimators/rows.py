@@ -128,7 +128,7 @@ def sample_spectrum(rows: NDArray[Any], *, centred: bool) -> SampleSpectrum:
 
 
 def corpus_spectrum(found: CorpusStatistics, *, centred: bool) -> SampleSpectrum:
-    """Return the spectrum of pooled sequences that a pass over a corpus has summed."""
+    """Return the spectrum of pooled sequences from the sums of a pass over a corpus."""
     mean, S = found.mean, found.covariance
     S = S if centred else S + np.outer(mean, mean)
     variances = np.diag(S)
@@ -199,13 +199,13 @@ def equalised(
     centred : bool
         Whether the centre is the rows' own; the origin if not.
     lengths : array of shape (n,), optional
-        Number L of tokens averaged in each row, whose variance is proportional to 1/L. Left out,
+        Number L of tokens averaged in each row, whose variance is proportional to 1/L. By default
         every row is scaled to the same norm about the spatial median, which needs no moments of
         the norms; rows below half the median norm are scaled as those of half that norm. In high
-        dimension the direction of a row keeps all that its covariance has to say.
+        dimension the directions of the rows retain the shape of the covariance.
     components : array of shape (k, d), optional
-        Unit vectors along which rows are left out of their norm: beside a component that dominates
-        the variance, the noise would be scaled by its scores.
+        Unit vectors that are excluded from the norms of rows: a component that dominates the
+        variance would otherwise scale the noise by its scores.
 
     Returns
     -------
@@ -288,7 +288,7 @@ def in_doubt(rows: NDArray[Any], scores: Floats, vocab_ratio: float) -> NDArray[
 
 
 def before_scaling(values: Floats, n_samples: int) -> Floats:
-    """Return about the eigenvalues that Gaussian rows have before they are scaled to one norm.
+    """Return approximate eigenvalues of Gaussian rows before they are scaled to one norm.
 
     Scaling lowers the variance t along a direction by the factor 1 − 2(t − t̄²)/d, in units of the
     mean variance, because rows that are long in that direction are long. t is taken half from the
@@ -360,7 +360,7 @@ def copy_groups(rows: NDArray[Any]) -> NDArray[np.intp]:
 
 
 def _near_copy_cosine(X: NDArray[np.float32]) -> float | None:
-    """Return the cosine that independent unit rows never reach; None if they reach any."""
+    """Return the cosine that independent unit rows do not reach; None if they reach any."""
     few = X[:: -(-len(X) // 500)].astype(np.float64)
     n = len(few)
     products = few @ few.T

@@ -1,7 +1,8 @@
 """Poolings as modules of sentence-transformers, which saves and loads them with its models.
 
-A model of a contextual encoder is ``[Transformer, PoolingModule]``, a model of a static table
-``[TableModule, PoolingModule]``. Their folders hold .json and .npz files, no pickle.
+Models: ``[Transformer, PoolingModule]`` for a contextual encoder and
+``[TableModule, PoolingModule]`` for a static table. Their folders hold .json and .npz files, no
+pickle.
 """
 
 from pathlib import Path
@@ -70,7 +71,7 @@ class PoolingModule(Module):
         return features
 
     def _processed(self, X: torch.Tensor) -> torch.Tensor:
-        """Process in double precision, whatever the model was cast to: whitening needs it."""
+        """Process in double precision, which whitening needs, whatever the model was cast to."""
         if self.fitted.processing.mean is None:
             return X
         mean, components, matrix = (None if t is None else t.to(X.device) for t in self._post)
@@ -91,7 +92,7 @@ class PoolingModule(Module):
 
     @classmethod
     def load(cls, model_name_or_path: str, subfolder: str = "", **_: Any) -> "PoolingModule":
-        """Read it from there."""
+        """Read the pooling from the module's folder."""
         return cls(AttentionPooling.load(Path(model_name_or_path) / subfolder))
 
 
