@@ -1,9 +1,9 @@
-"""What users' own data say about signal and noise: one function for each kind of data.
+"""Signal and noise in users' own data: one function for each kind of data.
 
 =====================  =====================================================================
 ``table_inspection``   `inspect_table`: outliers of an embedding table, and their tokens
 ``table_noise``        the noise behind its bulk, and the held-out check of its law
-``pooling/``           `advise_pooling`: which pooling of given texts does best what it is for
+``pooling/``           `advise_pooling`: the best pooling of given texts for a given purpose
 ``heads/``             `inspect_model`, `inspect_heads`: attention heads beside untrained ones
 =====================  =====================================================================
 

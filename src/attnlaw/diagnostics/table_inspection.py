@@ -1,4 +1,4 @@
-"""Embedding tables: what is signal, what is noise, and whether the noise follows the law."""
+"""Signal and noise of embedding tables, and whether the noise follows the law."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +38,7 @@ Rows = NDArray[np.floating]
 
 @dataclass(frozen=True, kw_only=True)
 class TableOutlier:
-    """A direction of the table that stands off the noise, and the tokens that make it."""
+    """A direction of the table that stands out from the noise, and the tokens that make it."""
 
     eigenvalue: float  # λ of the centred covariance
     p_value: float  # of `outlier_test` for noise of any spectrum; see `inspect_table`
@@ -54,7 +54,7 @@ class TableOutlier:
 
 @dataclass(frozen=True, kw_only=True)
 class TableReport(Record):
-    """What an embedding table holds: noise, outliers, and whether the law describes it."""
+    """Noise and outliers of an embedding table, and whether the law describes it."""
 
     source: str
     n_vocab: int  # V
@@ -96,12 +96,12 @@ def inspect_table(
     table : EmbeddingTable or array of shape (V, d)
         From `read_table`, or plain vectors.
     corpus : CorpusStatistics or path, optional
-        What a pass over a corpus counted (`attnlaw.sweeps.corpus_statistics`), or its file: with
-        it outliers are held against the frequencies of the tokens, over those that occur.
+        Counts from a pass over a corpus (`attnlaw.sweeps.corpus_statistics`), or their file:
+        outliers are then compared with the frequencies of the tokens that occur.
     n_tokens : int
         Tokens named at each end of an outlier.
     level : float
-        Chance of an outlier where there is none, as for `outlier_test`.
+        Probability of a false outlier, as for `outlier_test`.
     rng : Generator, int or None
         Draws the subsets of the check.
 
@@ -119,7 +119,7 @@ def inspect_table(
     those below it and needs no knowledge of the noise; the others are the bulk, whose population
     spectrum H is found by inverting the law (`population_spectrum`). Where rows differ in length
     the law takes that into account (`SeparableLaw`); the test does not, and a few very long rows
-    can make an outlier, which `notes` then name.
+    can make an outlier, which `notes` then report.
 
     Examples
     --------
@@ -213,8 +213,8 @@ def token_loading(
 ) -> Loading:
     """Describe a direction by the projections s of the centred rows on it.
 
-    Rows without a word are named by their number. Of the two signs of an eigenvector the one
-    with the longer tail upwards is taken.
+    Rows without a word are named by their number. The sign of the eigenvector is the one with the
+    longer upper tail.
     """
     s = np.asarray(projections, dtype=np.float64)
     s = -s if np.sum(s**3) < 0 else s
@@ -264,7 +264,7 @@ def _checked(table: Rows) -> Rows:
 def _artefacts(
     E: Rows, values: Floats, squares: Rows, outliers: tuple[TableOutlier, ...]
 ) -> tuple[str, ...]:
-    """Name what is known to make outliers or to bend the bulk without being signal."""
+    """Name known causes of outliers or of a distorted bulk other than signal."""
     V, d = E.shape
     notes = []
     n_copies = V - len({hash(row.tobytes()) for row in E})
@@ -300,7 +300,7 @@ def _artefacts(
 
 
 def _verdict(outliers: tuple[TableOutlier, ...], check: SubsetCheck | None) -> str:
-    """Say the findings in a few sentences."""
+    """Summarise the findings in a few sentences."""
     if not outliers:
         first = "No direction stands off the others: the spectrum ends without a gap."
     else:

@@ -1,4 +1,4 @@
-"""The noise behind a table's spectrum, estimated from its rows and checked on rows held out."""
+"""The noise behind a table's spectrum, estimated from its rows and checked on held-out rows."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -49,7 +49,7 @@ def population_spectrum(
     rows : array
         Atoms of the row scales, when rows differ in length (see `row_scales`).
     n_iterations : int
-        At most so many corrections; they stop as soon as the fit is as good as chance allows.
+        Largest number of corrections; they stop as soon as the fit is as good as chance allows.
 
     Returns
     -------
@@ -61,13 +61,13 @@ def population_spectrum(
     Derived in docs/theory/tables.md, "Finding the population spectrum".
 
     The law H ⊠ MP_δ spreads each population eigenvalue over a relative width of about 4√δ. To
-    undo that, predicted and seen quantiles are brought together one by one: with F the
-    distribution function of the law of the present τ and q_i its quantile at (i−½)/d,
+    undo that, predicted and observed quantiles are matched one by one: with F the distribution
+    function of the law of the present τ and q_i its quantile at (i−½)/d,
 
         τ_i ← τ_i λ_i/q_i ,   then sorted and rescaled to keep the trace.
 
-    Inversion is ill-posed, so the corrections stop at the size of chance: when F(λ_i) differs from
-    (i−½)/d by less than 1.5/d everywhere, which is about half of what the true H shows.
+    Inversion is ill-posed, so the corrections stop at the level of chance: when F(λ_i) differs
+    from (i−½)/d by less than 1.5/d everywhere, which is about half of what the true H shows.
 
     Examples
     --------
@@ -116,9 +116,9 @@ class _Quantiles(NamedTuple):
 def _matched_variances(
     seen: _Quantiles, ratio: float, rows: ArrayLike, *, mean: float, chance: float, n_steps: int
 ) -> Floats:
-    """Return the variance τ of each group whose law has the quantiles seen.
+    """Return the variance τ of each group whose law has the observed quantiles.
 
-    A step that makes the fit worse is taken back, and the next ones are half as long.
+    A step that makes the fit worse is undone, and the next ones are half as long.
     """
     x, p, masses = seen
     widest = 2 * np.sqrt(ratio)
@@ -173,20 +173,20 @@ def row_scales(rows: NDArray[np.floating], covariance: Floats) -> Floats:
     rows : array of shape (V, d)
         Centred.
     covariance : array of shape (d, d)
-        Of the rows, or of others like them.
+        Covariance of these rows, or of similar ones.
 
     Returns
     -------
     array of shape (V,)
-        r_v = e_vᵀ (Σ̂+τ̄)⁻¹ e_v, τ̄ the median eigenvalue, divided by its mean, and drawn towards 1
-        by the share of its variance that Gaussian rows of equal length would show too.
+        r_v = e_vᵀ (Σ̂+τ̄)⁻¹ e_v, τ̄ the median eigenvalue, divided by its mean, and shrunk towards
+        1 by the share of its variance that Gaussian rows of equal length would have, too.
 
     Notes
     -----
     The spectral law rests on quadratic forms e_vᵀ A e_v being the same for all rows. Where they
     are not, rows count with their own scale r_v and the law is a `SeparableLaw`. Gaussian rows of
-    one length have Var r_v = 2 Σ s_k²/(Σ s_k)² with s_k = λ_k/(λ_k+τ̄), which is chance and not
-    length, so r_v − 1 is multiplied by √(1 − chance/observed).
+    one length have Var r_v = 2 Σ s_k²/(Σ s_k)² with s_k = λ_k/(λ_k+τ̄), which is due to chance, so
+    r_v − 1 is multiplied by √(1 − chance/observed).
     """
     values, vectors = np.linalg.eigh(covariance)
     values = np.maximum(values, 0.0)
@@ -221,7 +221,7 @@ def scale_atoms(scales: ArrayLike, n_atoms: int = 24) -> Floats:
 
 @dataclass(frozen=True, kw_only=True)
 class SubsetCheck:
-    """The spectrum of small subsets of rows beside what the other rows predict."""
+    """The spectrum of small subsets of rows, observed and predicted from the other rows."""
 
     n_rows: int  # V' of a subset
     n_subsets: int
@@ -251,14 +251,14 @@ def check_subsets(
     whole : PooledCovariance, optional
         Its covariance, if known already.
     n_subsets : int
-        Disjoint subsets, fewer when the table is too small for them.
+        Number of disjoint subsets, fewer when the table is too small.
     rng : Generator, int or None
         Draws the subsets.
 
     Returns
     -------
     SubsetCheck
-        The distance between seen and predicted spectrum, and what chance would allow.
+        The distance between observed and predicted spectrum, and its tolerance by chance.
 
     Notes
     -----

@@ -1,11 +1,11 @@
-"""Attention heads: trained or not, what they are made of, and how much they matter.
+"""Attention heads: comparison with untrained heads, decomposition, and effect on the output.
 
 ``maps`` holds and reads attention maps; ``models`` finds the attention layers of a local model,
 records them and calls them again with other weights; ``decomposition`` splits a map into common
-row, positions, repetition and content; ``findings`` tests the parts against a null and says in
-words what a head is; ``effect`` estimates and measures what a head does to the output;
-``inspection`` puts these together for a model (`inspect_model`), ``gaussian_null`` for maps
-without one (`inspect_heads`).
+row, positions, repetition and content; ``findings`` tests the parts against a null and gives each
+head a verdict in words; ``effect`` estimates and measures the effect of a head on the output;
+``inspection`` combines these for a model (`inspect_model`), ``gaussian_null`` for maps without one
+(`inspect_heads`).
 """
 
 from attnlaw.diagnostics.heads.effect import HeadEffects, ablate_heads, head_effects, with_ablation

@@ -1,14 +1,14 @@
-"""What a head's attention is made of: common row, positions, repeated tokens, content.
+"""Decomposition of a head's attention: common row, positions, repeated tokens, content.
 
 Nested log-linear models of a map A, with i the token that attends and j the one attended to:
 
     A_ij ∝ 1,   c_j or p(i − j),   c_j p(i − j),   c_j p(i − j) r(i, j)
 
-each fitted to A by least Kullback–Leibler divergence. The divergences of A from the fits fall
-from log(allowed) − entropy to what no fit explains, and their differences are the parts. Under a
-causal mask a common row that grows with j resembles a preference for the last tokens, and
-a function that grows with the distance a sink; so the part of each is the mean of what it
-adds when it comes first and when it comes second.
+each fitted to A by least Kullback–Leibler divergence. The divergences of A from the fits decrease
+from log(allowed) − entropy to the part that no fit explains, and their differences are the parts.
+Under a causal mask a common row that grows with j resembles a preference for the last tokens, and
+a function that grows with the distance a sink; so the part of each is the mean of what it adds
+when it comes first and when it comes second.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ _CHUNK = 32  # maps at a time: their sums stay in the cache
 
 
 class Parts(NamedTuple):
-    """What maps are made of, in nats a row, and where they look; arrays over the maps."""
+    """Parts of maps in nats a row, and where they attend; arrays over the maps."""
 
     common: Floats  # a row that all tokens share, on top of uniform
     positional: Floats  # a function of the distance i − j, on top of it
@@ -83,7 +83,7 @@ class Places:
         causal : bool
             Whether later tokens are masked.
         ids : sequence of int, optional
-            The tokens; without them no repetition is seen.
+            The tokens; without them repetition is not modelled.
         window : int, optional
             Tokens at this distance and beyond are masked.
 
@@ -149,7 +149,7 @@ def decompose(maps: NDArray[np.floating], places: Places) -> Parts:
     (u_i for rows) finds it, and KL(A‖B) = Σ A log A − Σ_i log u_i − Σ_j A_{·j} log c_j
     − Σ_b A_b log p_b − Σ_k A_k log r_k needs these sums alone. Bins are intervals of distances,
     hence sums of u or c over them differences of cumulative sums. c stays within ten orders of
-    magnitude: a steep ALiBi would else ask for factors beyond any range.
+    magnitude: a steep ALiBi would otherwise need factors out of range.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""How much heads matter: the effect of a head on the output, estimated and measured.
+"""The effect of a head on the output, estimated and measured.
 
-A head is ablated by replacing its output AV at every token by its mean over tokens and texts, so
-that what is lost is what it says about this token (mean ablation). Under a causal mask the first
-token, often a sink with a residual stream of its own, is left out of means and unablated.
+A head is ablated by replacing its output AV at every token by its mean over tokens and texts,
+which removes what is specific to the token (mean ablation). Under a causal mask the first token,
+often a sink with an atypical residual stream, is left out of the means and not ablated.
 """
 
 import json
@@ -35,7 +35,7 @@ _SAMPLES = 16  # of the output of each text
 
 
 class HeadEffects(NamedTuple):
-    """How much heads matter; arrays of layers × heads."""
+    """Effects of heads on the output; arrays of layers × heads."""
 
     effect: Floats  # estimated change of the output when the head is ablated
     output_norm: Floats  # ‖o‖/‖r‖, r the residual stream that the output o is added to
@@ -58,8 +58,8 @@ def head_effects(
     √(F_h · F_l · outg_h²/Σ_{h'∈l} outg_{h'}²), with F_h the second-order term of the divergence in
     a gate between the head's output and its mean (`squared_gradients`), F_l its sum over the layer
     and outg_h the change that the head makes to the residual stream (`output_change`): two
-    estimates of the same, averaged in the logarithm. It takes one run forward and `n_samples`
-    backward for each text. Ranks can be trusted more than sizes.
+    estimates of the same, averaged in the logarithm. It takes one forward pass and `n_samples`
+    backward passes for each text. Ranks are more reliable than sizes.
     """
     means = head_means(model, captures)
     norms, changes = output_changes(model, captures, means)
@@ -264,10 +264,10 @@ def ablate_heads(
     by : "head" or "layer"
         One run of the model for each head and text, or for each layer.
     journal : str or Path, optional
-        File in which what is done is kept, layer by layer; a run that was stopped goes on there.
-        It belongs to one model, texts and way; others are refused.
+        File that keeps the results layer by layer, so that a run that was stopped can resume. It
+        belongs to one model, one set of texts and one value of `by`; others are refused.
     progress : callable, optional
-        Called with the share of the work that is done.
+        Called with the share of the work done.
 
     Returns
     -------
@@ -298,9 +298,9 @@ def ablate_heads(
 
 
 def with_ablation(report: HeadsReport, distances: Floats) -> HeadsReport:
-    """Return a report with what `ablate_heads` measured, by head or by layer.
+    """Return the report with the effects that `ablate_heads` measured, by head or by layer.
 
-    By head, a note says how well the estimate and simple baselines rank heads as ablation does.
+    By head, a note gives the rank correlations of ablation with the estimate and simple baselines.
     """
     values = np.asarray(distances)
     if values.shape != (report.n_layers, report.n_heads):

@@ -1,4 +1,4 @@
-"""What is found in attention heads, and in words."""
+"""Findings on attention heads, as numbers and in words."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -196,7 +196,7 @@ def head_histogram(finding: HeadFinding) -> HeadHistogram | None:
 
 
 def head_sentence(finding: HeadFinding) -> str:
-    """Say in a sentence why the verdict is what it is."""
+    """Explain the verdict in a sentence."""
     f = finding
     most = f"{f.sink_share:.0%} of attention goes to token {f.most_attended}"
     if f.most_attended_word is not None:
@@ -230,12 +230,12 @@ def head_sentence(finding: HeadFinding) -> str:
 
 
 def _nats(f: HeadFinding) -> str:
-    """Say whether tokens look at the same tokens or each at its own."""
+    """Say whether tokens attend to the same tokens or each to its own."""
     return f"{f.parts.common:.2f} nats a row for all rows, {f.parts.content:.2f} for each its own"
 
 
 def report_sentence(heads: tuple[HeadFinding, ...], level: float) -> str:
-    """Say how many heads are what."""
+    """Say how many heads have each verdict."""
     counts = {v: sum(head.verdict == v for head in heads) for v in VERDICTS}
     if len(heads) == 1:
         return f"The head is {heads[0].verdict}."
@@ -259,7 +259,7 @@ class Probe(NamedTuple):
 
 
 class Verdicts:
-    """From logarithms of statistics, seen and drawn, to words."""
+    """Verdicts from the logarithms of observed and simulated statistics."""
 
     def __init__(self, level: float, probe: Probe | None) -> None:
         self.level, self.probe = level, probe
@@ -323,8 +323,8 @@ def t_test(seen: Floats, null: Floats) -> Floats:
 
     Notes
     -----
-    (x − ȳ)/(s √(1 + 1/B)) for B draws y has Student's law with B − 1 degrees of freedom, if x is
-    one more of them and they are Gaussian.
+    (x − ȳ)/(s √(1 + 1/B)) for B draws y has Student's law with B − 1 degrees of freedom, if x and
+    the draws are Gaussian of one law.
 
     Examples
     --------
@@ -341,7 +341,7 @@ def t_test(seen: Floats, null: Floats) -> Floats:
 
 
 def log_statistics(parts: Parts) -> Floats:
-    """Logarithms of what is tested: (statistics, …)."""
+    """Logarithms of the tested statistics: (statistics, …)."""
     return np.log(np.maximum([getattr(parts, name) for name in STATISTICS], _FLOOR))
 
 
@@ -354,7 +354,7 @@ def head_finding(
     words: tuple[str, ...] | None,
     causal: bool,
 ) -> HeadFinding:
-    """Put together what is known of a head; means are over texts."""
+    """Combine the results for a head; means are over texts."""
 
     def mean(name: str) -> float:
         return float(np.mean([getattr(parts, name)[k] for parts in seen]))

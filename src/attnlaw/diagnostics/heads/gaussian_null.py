@@ -1,4 +1,4 @@
-"""Saved maps beside heads with Gaussian queries and keys, and the law of singular values.
+"""Saved maps compared with heads with Gaussian queries and keys, and with their law.
 
 Neither inputs nor weights of a saved map are known. It is compared with heads whose queries and
 keys are independent and Gaussian, at its own size, width and inverse temperature.
@@ -69,38 +69,38 @@ def inspect_heads(
 ) -> HeadsReport:
     """Compare attention maps with heads whose queries and keys are Gaussian.
 
-    Without the model the inputs of its layers are unknown, so that a head may stand out by what
-    the text does to any head; with the model at hand, use `inspect_model`.
+    Without the model the inputs of its layers are unknown, so that a head may stand out because of
+    what the text does to any head; if the model is available, use `inspect_model`.
 
     Parameters
     ----------
     attention : AttentionMaps or array of shape (layers, heads, n, n), (heads, n, n) or (n, n)
         From `read_attention` and the like, or plain weights after the softmax.
     head_dimension : int, optional
-        d_k. Without it, what the maps know, or the rank of their logarithms.
+        d_k. By default that of the maps, if known, or the rank of their logarithms.
     causal : bool, optional
-        Whether later tokens are masked; by default, whether nothing is there.
+        Whether later tokens are masked; by default, whether their attention is zero.
     tokens : sequence, optional
-        The n tokens, to see repetition; by default those that the maps know.
+        The n tokens, to detect repetition; by default those of the maps.
     n_draws : int
-        Random heads that each one is compared with.
+        Number of random heads with which each head is compared.
     level : float
-        Chance of calling a random head something else than untrained-like.
+        Probability of calling a random head anything but untrained-like.
     max_tokens : int
-        More are left out: rows of the first are scaled to sum to one again.
+        Longer maps are cut to their first tokens, and rows are scaled to sum to one again.
     progress : callable, optional
         Called with the share of the work that is done.
 
     Returns
     -------
     HeadsReport
-        As that of `inspect_model`, without effects, and with singular values beside their law.
+        As returned by `inspect_model`, without effects, and with singular values and their law.
 
     Notes
     -----
     Random heads have the map's n, d_k and inverse temperature β, the spread of log A within rows.
-    Tests and verdicts are those of `inspect_model`, with one more test: how far singular values
-    are from their law (`attnlaw.law`).
+    Tests and verdicts are those of `inspect_model`, with one more test of the distance of the
+    singular values from their law (`attnlaw.law`).
 
     Examples
     --------
@@ -185,7 +185,7 @@ def compare_spectrum(
     """Compare the singular values of a map with the law of random heads.
 
     The law is taken at the nearest β of a geometric grid, and both are scaled to the same energy
-    Σσ²: what is compared is the shape. How far random heads stray is simulated at the same β.
+    Σσ²: only the shape is compared. The distances of random heads are simulated at the same β.
     """
     from scipy.stats import t as student
 
@@ -264,7 +264,7 @@ def centred_spectrum(attention: Floats, *, causal: bool) -> Floats:
     Notes
     -----
     Without a mask this is √n A_⊥ of `SelfAttention`. Under a causal mask row i has i entries
-    around 1/i; its factor √i gives every row the same energy, else the first tokens would rule.
+    around 1/i; its factor √i gives all rows the same energy, or the first ones would dominate.
 
     Examples
     --------
@@ -286,8 +286,8 @@ def score_spread(attention: Floats, *, causal: bool) -> Scores:
     -----
     log A_ij = β s_ij − log Z_i with scores of variance 1, so β² is the variance of log A within
     rows, pooled over rows (degrees of freedom: entries minus rows). Entries that are exactly zero
-    are too small for the digits they were kept in; then β is the slope of the others over the
-    Gaussian quantiles of their ranks, infinite when hardly any are left.
+    have underflowed; β is then the slope of the others over the Gaussian quantiles of their ranks,
+    infinite when hardly any are left.
 
     Examples
     --------
@@ -332,7 +332,7 @@ def score_rank(attention: Floats, *, causal: bool) -> Rank:
     -----
     log A = βQKᵀ/√d_k up to a constant in each row, so after centring by rows its rank is d_k, if
     there are more tokens than that; digits that were lost show as small singular values below a
-    gap. Where no gap is seen, the fourth moment decides: β QKᵀ/√d_k over n rows and m columns has
+    gap. Where there is no gap, the fourth moment is used: β QKᵀ/√d_k over n rows and m columns has
     m₂/m₁² = 1 + n/m + n/d_k (P2 §3 for n = m). Under a causal mask the block of the later half of
     the rows and the earlier half of the columns is free of it.
 
@@ -368,7 +368,7 @@ def _allowed(n: int, *, causal: bool) -> Floats:
 
 
 def _first(maps: AttentionMaps, n: int) -> Any:
-    """Go through the maps of the first n tokens."""
+    """Iterate over the maps of the first n tokens."""
     for _, _, A in maps:
         part = A[:n, :n]
         sums = part.sum(axis=1, keepdims=True)
@@ -378,7 +378,7 @@ def _first(maps: AttentionMaps, n: int) -> Any:
 def _width(
     maps: AttentionMaps, masks: Sequence[bool], n: int, given: int | None
 ) -> tuple[int, str]:
-    """Width that the heads of a model share: known, or by the rank of their scores or moments."""
+    """Width of the heads of a model: known, or from the rank of their scores or moments."""
     if given is not None:
         return count("head_dimension", given), "given"
     if maps.head_dimension is not None:

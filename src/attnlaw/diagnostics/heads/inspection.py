@@ -1,4 +1,4 @@
-"""The head lab for models: trained or not, what heads are made of, how much they matter."""
+"""Heads of a model beside untrained ones: tests, decomposition, effect on the output."""
 
 import importlib
 from collections.abc import Callable, Iterator, Sequence
@@ -53,15 +53,15 @@ def inspect_model(
     model : str, Path or LocalModel
         A Hugging Face folder with .safetensors weights, a .gguf file, or what `load_model` gives.
     texts : str or sequence of str
-        What it reads; also what `LocalModel.read` or `LocalModel.read_pieces` give.
+        Input of the model; also what `LocalModel.read` or `LocalModel.read_pieces` return.
     n_draws : int
-        Untrained counterparts of each head.
+        Number of untrained counterparts of each head.
     level : float
-        Chance of calling an untrained head something else.
+        Probability of calling an untrained head anything else.
     max_tokens : int
-        Texts are cut there, and where the model ends.
+        Longest text in tokens; longer ones are cut, also at the context length of the model.
     effect : bool
-        Whether to estimate how much each head matters (`head_effects`).
+        Whether to estimate the effect of each head on the output (`head_effects`).
     rng : int
         Seed of the draws and of the random tokens.
     progress : callable, optional
@@ -75,11 +75,11 @@ def inspect_model(
     Notes
     -----
     An untrained counterpart has W_Q and W_K drawn anew, Gaussian with the Frobenius norms of the
-    head's and without biases, and all else the same: the actual inputs of its layer, mask,
-    rotation, grouped queries. Two-sided t-tests compare the logarithms of `STATISTICS`, means
-    over texts, with the draws, and so the prefix-matching score: mean attention, on 64 random
-    tokens that are repeated, from a token to the one that followed its copy. m tests share the
-    level; the p-value of a head is m times the smallest. The verdict is
+    head's and without biases; everything else is the same: the actual inputs of its layer, mask,
+    rotation, grouped queries. Two-sided t-tests compare the logarithms of `STATISTICS`, means over
+    texts, with the draws, and so the prefix-matching score: on 64 random tokens that are repeated,
+    the mean attention from a token to the one that followed its copy. m tests share the level; the
+    p-value of a head is m times the smallest. The verdict is
 
     - *induction* if the prefix-matching score is at least .3 and twice that of any draw;
     - else *untrained-like* if the p-value is not below the level;
@@ -175,8 +175,8 @@ def _places(lab: LocalModel, text: Text, weights: Floats) -> Places:
 def _probe(lab: LocalModel, n_draws: int, seed: int, steps: "_Steps") -> Probe | None:
     """Prefix-matching scores on random tokens that are repeated, of heads and counterparts.
 
-    Of heads the mean over several sequences, of counterparts the score on the first, which varies
-    more. None for a model that reads too few tokens.
+    For heads the mean over several sequences, for counterparts the score on the first, which
+    varies more. None for a model whose context is too short.
     """
     length = min(_PROBE_LENGTH, (lab.longest - 2) // 2)
     if length < 8:
@@ -208,8 +208,8 @@ def _stack(parts: Sequence[Parts], axis: int = 0) -> Parts:
 def load_model(path: str | Path) -> LocalModel:
     """Load a local Hugging Face folder or .gguf file, on the CPU.
 
-    Pickles are refused, and so is code that comes with a model; nothing is downloaded. A model
-    saved with the part that predicts tokens is loaded with it.
+    Pickles and code that comes with a model are refused; nothing is downloaded. A model saved with
+    a language-model head is loaded with it.
     """
     path = Path(path)
     list_arrays(path)  # one sentence about a bad file, before anything is imported
@@ -262,9 +262,9 @@ def model_attention(
         A Hugging Face folder with config.json, a tokenizer and .safetensors weights (pickles are
         refused, and so is code that comes with a model), a .gguf file, or what `load_model` gives.
     text : str
-        What it reads.
+        Input of the model.
     max_tokens : int
-        The text is cut there, and where the model ends.
+        Longest text in tokens; a longer one is cut, also at the context length of the model.
 
     Returns
     -------
@@ -281,7 +281,7 @@ def model_attention(
 
 
 def _kinds(transformers: Any, config: Any, is_gguf: bool) -> Iterator[Any]:
-    """Go through the classes with which a model that predicts tokens may be loaded."""
+    """Iterate over the classes with which a language model may be loaded."""
     names = " ".join(getattr(config, "architectures", None) or ())
     if is_gguf or "CausalLM" in names or "LMHead" in names:
         yield transformers.AutoModelForCausalLM
@@ -291,7 +291,7 @@ def _kinds(transformers: Any, config: Any, is_gguf: bool) -> Iterator[Any]:
 
 @contextmanager
 def _quietly(transformers: Any) -> Iterator[None]:
-    """Keep a library that prints from printing."""
+    """Suppress the output of a library that prints."""
     import warnings
 
     logging = transformers.utils.logging
@@ -330,7 +330,7 @@ class _Steps:
         self.tell, self.loops, self.until, self.done = tell, n_loops, until, 0
 
     def over(self, items: Any) -> Any:
-        """Go through items, telling the share that is done after each."""
+        """Iterate over items, reporting the share done after each."""
         for k, item in enumerate(items, start=1):
             yield item
             if self.tell is not None:
@@ -338,6 +338,6 @@ class _Steps:
         self.done += 1
 
     def rest(self, share: float) -> None:
-        """Tell of the part after the loops."""
+        """Report the progress after the loops."""
         if self.tell is not None:
             self.tell(self.until + (1 - self.until) * share)

@@ -51,7 +51,7 @@ class AttentionMaps:
     source: str = "an array"
 
     def __iter__(self) -> Iterator[tuple[int, int, Floats]]:
-        """Go through layer, head and its map in double precision, rows summing to one."""
+        """Iterate over layer, head and its map in double precision, rows summing to one."""
         for layer, heads in enumerate(self.weights):
             for head in range(len(heads)):
                 yield layer, head, self[layer, head]
@@ -117,7 +117,7 @@ def maps_from_scores(
     Parameters
     ----------
     scores : array of shape (layers, heads, n, n), (heads, n, n) or (n, n)
-        What goes into the softmax, its scale included; −∞ where a token is masked.
+        Arguments of the softmax, its scale included; −∞ where a token is masked.
     causal : bool
         Mask later tokens.
     head_dimension, source
@@ -151,7 +151,7 @@ def maps_from_queries(
     Parameters
     ----------
     queries, keys : arrays of shape (layers, heads, n, d_k), (heads, n, d_k) or (n, d_k)
-        Fewer heads of keys than of queries are shared by groups of neighbours.
+        If there are fewer key heads than query heads, neighbouring query heads share them.
     causal : bool
         Mask later tokens.
     source : str
@@ -199,8 +199,8 @@ def read_attention(
     tensor : str, optional
         Name of the array; of the queries, when there are queries and keys.
     kind : "auto", "attention", "scores" or "queries"
-        Weights after the softmax, scores before it, or queries and keys; "auto" goes by the
-        arrays' names, and takes an array of another name for weights.
+        Weights after the softmax, scores before it, or queries and keys; "auto" uses the arrays'
+        names, and treats an array of another name as weights.
     causal : bool
         Mask later tokens of scores, or of queries and keys.
     head_dimension : int, optional
@@ -234,7 +234,7 @@ def read_attention(
 
 
 def holds_attention(path: str | Path, tensor: str | None = None) -> bool:
-    """Tell whether a file holds attention maps, and not a table or sequences.
+    """Return whether a file holds attention maps, not a table or sequences.
 
     By the name of an array (attention, scores, queries), by four axes, or by square maps whose
     first rows are distributions.
@@ -289,7 +289,7 @@ def _four_axes(name: str, values: Any) -> Array:
 
 
 def _check_rows(A: Floats, layer: int, head: int) -> None:
-    """Raise unless every row is a distribution, as far as short floats can tell."""
+    """Raise unless every row is a distribution, to the precision of short floats."""
     place = _name(layer, head)
     if not np.isfinite(A).all():
         raise ValueError(f"attention must be finite, got {_first_bad(A)} in {place}.")

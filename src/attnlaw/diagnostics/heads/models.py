@@ -1,9 +1,9 @@
 """A local model and its attention layers: captured, with queries and keys redrawn, or ablated.
 
-Nothing is known of architectures but how the projections of queries and keys are called. The
-inputs of an attention layer are recorded with all else that it is called with (mask, rotary
-angles, ALiBi), and the layer itself is called again with other weights: rotation, grouped
-queries and norms of queries and keys are those of the model.
+Of an architecture only the names of the query and key projections are needed. The inputs of an
+attention layer are recorded with its other arguments (mask, rotary angles, ALiBi), and the layer
+itself is called again with other weights: rotation, grouped queries and norms of queries and keys
+are those of the model.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,7 +41,7 @@ class Text(NamedTuple):
 
 
 class LayerCall(NamedTuple):
-    """One call of an attention layer: what went in, and what its heads did with it."""
+    """One call of an attention layer: its arguments and the maps of its heads."""
 
     layer: int
     arguments: tuple[Any, ...]
@@ -53,7 +53,7 @@ class LayerCall(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Layer:
-    """An attention layer: its module, and where the heads' queries and keys are in its weights."""
+    """An attention layer: its module, and the rows of its weights for queries and keys."""
 
     module: Any
     block: Any  # the block it belongs to, whose input is the residual stream
@@ -84,11 +84,11 @@ class LocalModel:
 
     @property
     def longest(self) -> int:
-        """Most tokens that the model reads."""
+        """Context length of the model."""
         return _limit(self.model.config, 2**31, self.tokenizer)
 
     def read(self, text: str, max_tokens: int) -> Text:
-        """Turn a text into tokens, cut at `max_tokens` and where the model ends."""
+        """Tokenise a text, cut at `max_tokens` and at the context length of the model."""
         limit = _limit(self.model.config, max_tokens, self.tokenizer)
         ids = self.tokenizer(text, truncation=True, max_length=limit)["input_ids"]
         if len(ids) < LEAST_TOKENS:
@@ -97,7 +97,7 @@ class LocalModel:
         return self.text(ids)
 
     def read_pieces(self, text: str, max_tokens: int, max_pieces: int) -> list[Text]:
-        """Cut a long text into at most so many texts of `max_tokens` each."""
+        """Cut a long text into texts of `max_tokens` each, up to a given number."""
         limit = _limit(self.model.config, max_tokens, self.tokenizer)
         pieces = self.tokenizer(
             text, truncation=True, max_length=limit, return_overflowing_tokens=True

@@ -1,4 +1,4 @@
-"""Which pooling to use on your own texts, how sure that is, and what more labels would bring."""
+"""The pooling to use on your own texts, its uncertainty, and the gain from more labels."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -47,7 +47,7 @@ VALIDATED, CURVES = 0.75, 0.95  # share of the work that is done by then, about
 
 @dataclass(frozen=True, kw_only=True)
 class PoolingAdvice:
-    """The pooling to use, how it was found, and what to make of it. Intervals are at 95 %."""
+    """The pooling to use, how it was found, and a verdict. Intervals are at 95 %."""
 
     goal: str
     score_name: str
@@ -77,7 +77,7 @@ class PoolingAdvice:
 
     @property
     def in_percent(self) -> bool:
-        """Whether scores are shares of right answers, which people read in percent."""
+        """Whether scores are accuracies, which are shown in percent."""
         return self.goal in ACCURACIES
 
     def transformer(self, table: ArrayLike | None = None) -> Any:
@@ -130,7 +130,7 @@ def advise_pooling(
     rng: Random = 0,
     progress: Callable[[float], None] | None = None,
 ) -> PoolingAdvice:
-    """Find the pooling of your texts that does best what you need it for.
+    """Find the best pooling of your texts for a given purpose.
 
     Parameters
     ----------
@@ -148,15 +148,15 @@ def advise_pooling(
     mask, lengths
         Where tokens are, as for `attnlaw.estimators.pool_sequences`.
     corpus : CorpusStatistics or path, optional
-        Of a larger corpus (`attnlaw.sweeps.corpus_statistics`), whose counts weigh tokens.
+        Of a larger corpus (`attnlaw.sweeps.corpus_statistics`): its counts weigh the tokens.
     goal : "classification", "centroid", "retrieval" or "clustering", optional
         What the labels are for: a linear classifier (the default), the nearest class mean, the
         nearest neighbours, or k-means.
     n_folds : int
         Of the cross-validation.
     max_length : int
-        Longer sequences are cut to so many tokens, the first ones (the last ones if padding comes
-        first), and a note says so.
+        Longer sequences are cut to this number of tokens, the first ones (the last ones if padding
+        comes first), with a note.
     rng : Generator, int or None
         Draws folds and subsets.
     progress : callable or None
@@ -168,15 +168,15 @@ def advise_pooling(
 
     Notes
     -----
-    Tried are nine poolings, token weights and post-processing (`PoolingPipeline`), in a search
-    that is repeated without each fold and scored on it: the gain over the mean is that of the
-    whole procedure on texts that it has not seen, with one comparison. A search keeps to the mean
-    where nothing gains a standard error. Recommended is what most of these searches find, and the
-    mean unless there are 40 texts, the interval of the gain lies above zero and the score above
-    that of always answering the largest class. Without labels or pairs the score is reliability:
-    how often the second half of a text is nearer to the first than that of another text.
+    The search covers nine poolings, token weights and post-processing (`PoolingPipeline`). It is
+    repeated without each fold and scored on it: the gain over the mean is that of the whole
+    procedure on unseen texts, with one comparison. A search keeps the mean where nothing gains a
+    standard error. The recommendation is what most of these searches find; it is the mean unless
+    there are 40 texts, the interval of the gain lies above zero and the score above that of always
+    predicting the largest class. Without labels or pairs the score is reliability: how often the
+    second half of a text is nearer to its first half than that of another text.
 
-    Of more than 20,000 texts so many are looked at; ids in one array are counted in all of them.
+    At most 20,000 texts are used; ids in one array are counted in all texts.
 
     Examples
     --------
@@ -300,7 +300,7 @@ def _assembled(
 
 
 def _most_found(found: Found, held_out: Validation) -> PoolingPipeline:
-    """Return what most searches found; of equals, what the search on all texts ranks first."""
+    """Return what most searches found; among ties, the best on all texts."""
     votes = Counter([found.best, *held_out.chosen])
     tried = [trial.pipeline for trial in found.trials]
     return max(tried, key=lambda pipeline: votes[pipeline])
@@ -309,8 +309,8 @@ def _most_found(found: Found, held_out: Validation) -> PoolingPipeline:
 def _interval(values: Floats, held_out: Validation, goal: str) -> tuple[float, Interval]:
     """Return the mean, and its interval with the variance of cross-validation.
 
-    Clusters depend on the starts of k-means, of which the texts of a fold know nothing: there it
-    is at least Student's of the means of the folds.
+    Clusters also depend on the starts of k-means, which the variance within a fold does not show:
+    for them the interval is at least Student's of the means of the folds.
     """
     groups, centre = held_out.groups, float(values.mean())
     half = CROSS_VALIDATION * standard_error(values, groups)
@@ -339,7 +339,7 @@ def _verdict(
     majority: float | None,
     held_out: Validation,
 ) -> str:
-    """Say which pooling to use, and how sure that is."""
+    """Say which pooling to use, and with what uncertainty."""
     percent = goal in ACCURACIES
 
     def number(value: float) -> str:
@@ -381,7 +381,7 @@ def _labels_or_pooling(
     curve: LearningCurve | None,
     mean_curve: LearningCurve | None,
 ) -> str:
-    """Answer whether to label more or to pool better."""
+    """Say whether to label more or to pool better."""
     if curve is None or mean_curve is None:
         return ""
     (now, twice, _, ceiling), (low, high) = curve.accuracies, curve.intervals[1]

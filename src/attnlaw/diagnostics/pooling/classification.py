@@ -1,4 +1,4 @@
-"""What labels say about poolings: accuracy of ridge classification on folds held out."""
+"""Accuracy of ridge classification of pooled vectors on held-out folds."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -54,7 +54,7 @@ class Folds:
         rng: np.random.Generator,
         groups: NDArray[np.intp] | None = None,
     ) -> "Folds":
-        """Deal out the sequences of each class to n folds alike, copies to the same fold."""
+        """Distribute the sequences of each class evenly over n folds, copies to the same fold."""
         classes, numbers = np.unique(labels, return_inverse=True)
         groups = np.arange(len(labels)) if groups is None else groups
         _, first, members = np.unique(groups, return_index=True, return_inverse=True)
@@ -98,7 +98,7 @@ class Folds:
 
 
 class HeldOutScores(NamedTuple):
-    """How a pooling fares when each fold is classified by the others."""
+    """Scores of a pooling when each fold is classified by the others."""
 
     right: NDArray[np.bool_]  # (N,): whether a sequence held out is classified correctly
     ridges: NDArray[np.intp]  # (n,): which of `RIDGES` each fold was classified with
@@ -112,7 +112,7 @@ def simultaneous_quantile(n_comparisons: int, n_groups: int) -> float:
 
 
 def cross_validate(pooled: Rows, folds: Folds) -> HeldOutScores:
-    """Return for each sequence whether the classifier trained on the other folds gets it right.
+    """Return for each sequence whether the classifier trained on the other folds is right.
 
     Ridge regression of the class indicators on the pooled vectors, with an intercept; the largest
     answer wins. For each fold λ is the one of `RIDGES` that does best on the other folds.
@@ -167,7 +167,7 @@ def _fold_answers(X: Rows, Y: Floats, folds: Folds) -> Iterator[NDArray[np.intp]
 def _dual_answers(K: Floats, Y: Floats, fold: slice, dimension: int) -> NDArray[np.intp]:
     """Return the same for one fold from K = XXᵀ: y + k(K_c + nλ)⁻¹Y_c, centred on the others.
 
-    λ is in units of tr S/d = tr K_c/(nd), so that nλ is so many times tr K_c/d.
+    λ is in units of tr S/d = tr K_c/(nd), so that nλ is in units of tr K_c/d.
     """
     from scipy.linalg import cho_factor, cho_solve
 

@@ -1,4 +1,4 @@
-"""What pooled vectors are for, and how well they do it: one number a text, held out.
+"""Tasks for pooled vectors and their held-out scores: one number a text.
 
 ==============  ==========================================================================
 classification  whether ridge regression of the classes on the vectors is right
@@ -61,7 +61,7 @@ BLOCK = 500  # rows of similarities at a time
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A question about some texts, and what is needed to answer it."""
+    """A task on some texts, with its labels, pairs or scores."""
 
     goal: str
     groups: NDArray[np.intp]  # (N,): copies, and texts that are compared, have the same number
@@ -76,7 +76,7 @@ class Task:
         return self.goal != "classification"
 
     def take(self, rows: NDArray[np.intp]) -> "Task":
-        """Return the same question about some of the texts."""
+        """Return the same task on some of the texts."""
         part = replace(
             self,
             groups=self.groups[rows],
@@ -95,7 +95,7 @@ class Task:
         return self.groups if self.pairs is None else self.groups[self.pairs[:, 0]]
 
     def values(self, X: Rows, other: Rows | None, rng: np.random.Generator) -> Floats:
-        """Score vectors of which each is answered by the others, for a search.
+        """Score each vector by the others, for a search.
 
         `other` are those of the second halves of the texts, for "reliability".
         """
@@ -117,7 +117,7 @@ class Task:
         X_train: Rows,
         rng: np.random.Generator,
     ) -> Floats:
-        """Score vectors that are answered by those of a training set."""
+        """Score vectors by those of a training set."""
         if self.goal == "classification":
             assert self.labels is not None
             assert train.labels is not None
@@ -193,7 +193,7 @@ def task_of(
     scores: ArrayLike | None,
     goal: str | None,
 ) -> Task:
-    """Say what the texts are pooled for."""
+    """Return the task for which the texts are pooled."""
     if labels is not None:
         if pairs is not None or scores is not None:
             raise invalid_argument("pairs and scores", "left out beside labels", "both")
@@ -226,7 +226,7 @@ def task_of(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Corpus:
-    """Texts as sequences of tokens, with what they are pooled for."""
+    """Texts as sequences of tokens, with their task."""
 
     data: Sequences
     ids: NDArray[Any] | None  # (N, L): tokens, for their weights
@@ -249,7 +249,7 @@ class Corpus:
 
     @property
     def token_counts(self) -> NDArray[np.int64]:
-        """How often each token that occurs does so."""
+        """Counts of the tokens that occur."""
         if self.whole is not None:
             return self.whole.token_counts
         assert self.ids is not None
@@ -265,7 +265,7 @@ class Corpus:
         return self.data.with_mask(first), self.data.with_mask(mask & ~first)
 
     def vectors(self, fitted: FittedPooling) -> tuple[Rows, Rows | None]:
-        """Return the pooled texts; of halves where that is the question."""
+        """Return the pooled texts, or pooled halves of texts for reliability."""
         parts = (self.data,) if self.task.goal != "reliability" else self.halves
         pooled = [single(fitted.pooled(part, self.ids)) for part in parts]
         first, *rest = (fitted.processing.apply(rows) for rows in pooled)

@@ -1,4 +1,4 @@
-"""Accuracy that more labelled data would bring, predicted from the data at hand."""
+"""Accuracy with more labelled data, predicted from the data at hand."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -62,8 +62,8 @@ def predict_learning_curve(
     Returns
     -------
     LearningCurve
-        Of ridge regression of the class indicators with an intercept, the largest answer wins,
-        λ the best of `RIDGES`.
+        For ridge regression of the class indicators with an intercept, where the largest output
+        wins and λ is the best of `RIDGES`.
 
     Notes
     -----
@@ -82,10 +82,10 @@ def predict_learning_curve(
     Gaussian cloud of n^(−1/5) times the spread of all, so that the count is more regular. It is
     averaged with that of the largest class, which has the posterior probability p₀ that the
     classes do not differ (prior .6; else the mean gain has a half-Cauchy density of six standard
-    errors), so that pure noise is predicted to stay noise. The variance of the interval is 1.1²
-    times that of a count, since
-    leave-one-out answers depend on each other, plus the squares of 30 % of the predicted
-    change and of half a point, and p₀(1−p₀) times the squared difference of the two answers.
+    errors), so that pure noise is predicted to stay at chance. The variance of the interval is
+    1.1² times that of a count, since leave-one-out answers depend on each other, plus the squares
+    of 30 % of the predicted change and of half a point, and p₀(1−p₀) times the squared difference
+    of the two answers.
 
     Examples
     --------

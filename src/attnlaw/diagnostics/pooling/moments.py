@@ -1,7 +1,8 @@
-"""First and second moments of tokens, position by position, and what positions share.
+"""First and second moments of tokens at each position, and what positions share.
 
-`independent_noise` is what is left of tokens if they were independent; `measure_coherence` what
-positions have in common, evaluated without labels on sequences held out.
+`independent_noise` is the covariance of pooled sequences of independent tokens;
+`measure_coherence` is what positions have in common, evaluated without labels on held-out
+sequences.
 """
 
 from collections.abc import Mapping
@@ -81,7 +82,7 @@ def independent_noise(
     weights : array of shape (L,) or (N, L)
         w.
     rng : Generator
-        Draws the sequences that are looked at, when there are many; of words of a table, the rare.
+        Draws a subset of the sequences, if there are many; with a table, of the rare words.
 
     Returns
     -------
@@ -282,7 +283,7 @@ def _errors(values: Mapping[str, Floats], groups: NDArray[np.intp]) -> dict[str,
 
 @dataclass(frozen=True, kw_only=True)
 class TokenStatistics:
-    """How unequal the tokens of the texts are, and what token weights would change."""
+    """How unequal the tokens of the texts are, and the effect of token weights."""
 
     n_types: int  # V: different tokens that occur
     effective_size: float  # V_eff = 1/Σp², of the mean
@@ -291,7 +292,7 @@ class TokenStatistics:
 
 
 def token_statistics(counts: NDArray[Any], smoothing: float) -> TokenStatistics:
-    """Say what smooth inverse frequency would do to the effective number of tokens.
+    """Return the effect of smooth inverse frequency on the effective number of tokens.
 
     Parameters
     ----------

@@ -50,8 +50,8 @@ def pooling_weights(
 ) -> Floats:
     """Weights of the positions: (L,) if no token is missing, otherwise (N, L) as the mask.
 
-    As `attnlaw.estimators.pool_sequences` has them. Sequences that have a token nowhere where the
-    weights look get their mean.
+    As in `attnlaw.estimators.pool_sequences`. Sequences with no token under the weights get their
+    mean.
 
     Examples
     --------
@@ -136,7 +136,7 @@ def standard_error(values: Floats, groups: NDArray[np.intp]) -> float:
 
 @contextmanager
 def side_by_side(dimension: int) -> Iterator[Run]:
-    """Give a `map` for work on matrices of so many dimensions, on all processors.
+    """Return a `map` on all processors for work on matrices of this dimension.
 
     Notes
     -----
@@ -161,7 +161,7 @@ def side_by_side(dimension: int) -> Iterator[Run]:
 
 @dataclass(frozen=True, kw_only=True)
 class PositionPooling:
-    """A way of pooling: what it keeps, what is predicted for it, what it attains.
+    """A way of pooling: the signal that it keeps, its predicted and its measured accuracy.
 
     Intervals are at 95 %; those of gains over the mean hold for all poolings together.
     """
@@ -186,7 +186,7 @@ class PositionPooling:
 
 @dataclass(frozen=True, kw_only=True)
 class PositionComparison:
-    """Poolings in order of merit, and what to make of them."""
+    """Poolings in order of merit, with a verdict."""
 
     n_samples: int  # N
     length: int  # L
@@ -213,8 +213,8 @@ Candidates = Sequence[PositionPooling]
 def best_pooling(candidates: Candidates, ranked_by: str, majority: float | None = None) -> str:
     """Name the pooling to use: the first that is significantly better than the mean, or the mean.
 
-    `candidates` come in order of merit. None is named over the mean whose accuracy is not above
-    that of always answering the largest class.
+    `candidates` come in order of merit. A pooling whose accuracy is not above that of always
+    predicting the largest class is not named over the mean.
     """
     for candidate in candidates:
         if candidate.name == "mean" or _at_most_majority(candidate, majority):
@@ -227,7 +227,7 @@ def best_pooling(candidates: Candidates, ranked_by: str, majority: float | None 
 def pooling_verdict(
     candidates: Candidates, best: str, ranked_by: str, majority: float | None = None
 ) -> str:
-    """Say which pooling to use, how sure that is, and what more data would bring."""
+    """Say which pooling to use, with what uncertainty, and the gain from more data."""
     by_name = {candidate.name: candidate for candidate in candidates}
     chosen, mean = by_name[best], by_name["mean"]
     others = [c for c in candidates if c.name != "mean"]
@@ -263,7 +263,7 @@ def pooling_verdict(
 
 
 def _more_data(candidate: PositionPooling) -> str:
-    """Say what more sequences would bring by prediction, and where the ceiling is."""
+    """Say what more sequences would bring by prediction, and what the ceiling is."""
     if candidate.predicted_accuracies is not None:
         assert candidate.predicted_intervals is not None
         now, twice, _, ceiling = candidate.predicted_accuracies
@@ -291,7 +291,7 @@ def _points(difference: float) -> str:
 def pooling_notes(
     candidates: Candidates, ranked_by: str, n_samples: int, n_evaluated: int, n_copies: int = 0
 ) -> tuple[str, ...]:
-    """Say what a reader of the numbers should know."""
+    """Return notes on the reading of the numbers."""
     notes = []
     if n_evaluated < n_samples:
         notes.append(f"{n_evaluated} of {n_samples} sequences were evaluated, chosen at random.")

@@ -1,4 +1,4 @@
-"""Weights of positions beside each other: what theory predicts of each, and what is measured."""
+"""Weights of positions compared: the predictions of theory and the measurements."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ def compare_positions(
     rng: Random = 0,
     progress: Callable[[float], None] | None = None,
 ) -> PositionComparison:
-    """Rank weights of positions, with labels or without, beside what theory predicts for them.
+    """Rank weights of positions, with or without labels, beside the predictions of theory.
 
     Parameters
     ----------
@@ -83,8 +83,8 @@ def compare_positions(
     n_folds : int
         Of the cross-validation.
     max_length : int
-        Longer sequences are cut to so many tokens, the first ones (the last ones if padding comes
-        first), and a note says so. Time grows faster than the square of it.
+        Longer sequences are cut to this number of tokens, the first ones (the last ones if padding
+        comes first), with a note. Time grows faster than its square.
     rng : Generator, int or None
         Draws halves, folds and subsets.
     progress : callable or None
@@ -99,12 +99,12 @@ def compare_positions(
     Notes
     -----
     Without labels, signal is what positions have in common (`measure_coherence`): on natural text
-    that may be syntax rather than topic, and only labels can tell. With labels the accuracy at
-    more sequences is predicted, too (`predict_learning_curve`), and for two classes what it would
-    be if tokens were independent (docs/theory/classification.md, "Any noise, classes of any
-    size"). A pooling is recommended over the mean only if it is better at 95 % over all
-    comparisons together, and better than always answering the largest class. Copies of a
-    sequence are held out together.
+    that may be syntax rather than topic, which only labels can distinguish. With labels the
+    accuracy at more sequences is predicted, too (`predict_learning_curve`), and for two classes
+    what it would be if tokens were independent (docs/theory/classification.md, "Any noise, classes
+    of any size"). A pooling is recommended over the mean only if it is better at 95 % over all
+    comparisons together, and better than always predicting the largest class. Copies of a sequence
+    are held out together.
 
     Examples
     --------
@@ -176,7 +176,7 @@ def checked_labels(labels: Any, n: int) -> NDArray[np.generic]:
 
 
 def cut_sequences(data: Sequences, length: int) -> tuple[Sequences, int]:
-    """Return the sequences with at most so many tokens, and how many were longer."""
+    """Return the sequences with at most this many tokens, and how many were longer."""
     cut = data.cut(length)
     if cut is data:
         return data, 0
@@ -272,7 +272,7 @@ def _candidates(
 
 @dataclass(frozen=True, kw_only=True)
 class _Evaluation:
-    """All that is known when poolings are described one by one."""
+    """Shared inputs for the description of each pooling."""
 
     data: Sequences
     study: LabelledStudy | None

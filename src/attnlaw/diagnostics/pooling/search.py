@@ -58,7 +58,7 @@ class PoolingPipeline:
 
     @property
     def name(self) -> str:
-        """The choices in a few words."""
+        """A short name of the choices."""
         words = self.pooling
         if self.token_weights == "sif":
             words += f", sif a={self.smoothing:.1g}"
@@ -101,7 +101,7 @@ class Trial:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Found:
-    """What a search found, and what it learned on the way."""
+    """Result of a search, with the weights learned on the way."""
 
     best: PoolingPipeline
     trials: tuple[Trial, ...]  # best first, those with the most texts before the others
@@ -217,7 +217,7 @@ class _Round:
         return first if np.mean(gains[kept]) > error else MEAN
 
     def ranked(self) -> list[PoolingPipeline]:
-        """Return the pipelines, best first; of equals the one that came first."""
+        """Return the pipelines, best first; ties keep their order."""
         return sorted(self.scores, key=lambda pipeline: -self.scores[pipeline])
 
 
