@@ -165,7 +165,7 @@ def _token_score(
 def checked_ridge(noise_gain: float, ridge: ArrayLike | None, shape: tuple[int, ...]) -> Floats:
     """Return λ, which broadcasts with a model of this shape; 1 if it is left out.
 
-    It is not so small beside κ max(1, δ, γ) that 1 − δp is rounded away.
+    A λ so small beside κ max(1, δ, γ) that 1 − δp is lost to rounding is rejected.
     """
     bounds = {"above": 0.0, "at_least": LEAST_RIDGE * noise_gain, "at_most": 1e60}
     lam = np.asarray(real("ridge", 1.0 if ridge is None else ridge, **bounds))

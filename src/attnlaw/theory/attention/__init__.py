@@ -1,9 +1,9 @@
-"""The attention matrix: laws of its singular values, and what follows from them.
+"""The attention matrix: laws of its singular values, and predictions from them.
 
-`prediction` answers `predict`, and `law` chooses the law by its order of precision. In closed form
-it is made of the modes of the head's `kernel`; at finite size of variance `profiles`, with the
-exact mean energies of single entries (`rows`) and of rows and columns (`energies`), or `causal`
-ones with a mask; at `large_beta` of rows with single large entries.
+`prediction` implements `predict`, and `law` chooses the law by its order of precision. In closed
+form it follows from the modes of the head's `kernel`; at finite size from variance `profiles`
+(`causal` ones with a mask), with exact mean energies of single entries (`rows`) and the energies
+of rows and columns (`energies`); at `large_beta` from rows with single large entries.
 """
 
 from attnlaw.theory.attention import prediction as prediction  # answers `predict`

@@ -5,8 +5,8 @@ Blocks are the harmonics of `kernel`, each with its first mode. A row with i ent
 - the exact energy i E ΣA² − 1 of a softmax over i scores, given the query's norm (`rows`),
 - of which a block of degree k keeps the share c_k²(i)/c_k²(∞), with c_k²(i) the mean squared
   coefficient of such a row in p_k(x), interpolated between two exact means (`rows`),
-- and what is in no block is noise, with an energy that fluctuates from row to row like that of a
-  sum of i entries (`energies`); columns likewise, for the effective number of rows that they see.
+- and the remainder is noise, with an energy that fluctuates from row to row like that of a sum of
+  i entries (`energies`); columns likewise, with the effective number of their rows.
 
 Derived in docs/theory/causal-heads.md, "Heads of finite size"; mean patterns in
 docs/theory/causal-heads.md, "Mean patterns".
@@ -43,14 +43,14 @@ _SINK_NODES = 5
 
 
 class CausalHead(NamedTuple):
-    """The profile of a causal head, and the energy of the key norms that comes on top of it."""
+    """The profile of a causal head, and the additional energy of the key norms."""
 
     profile: CausalProfile
     term_energy: float
 
 
 class _Tokens(NamedTuple):
-    """Tokens in bins, and what the rows and columns of each bin see."""
+    """Tokens in bins, with the effective sizes of their rows and columns."""
 
     bins: Floats  # number of tokens
     counts: Floats  # that a bin stands for
@@ -76,8 +76,8 @@ def causal_head(model: SelfAttention) -> CausalHead:
     A mean pattern enters by the effective number of entries of each row, and by M in the
     equations. Without one, entries of a row sum to 1, so that row i is orthogonal to its own mean:
     in the basis of Helmert's contrasts Y is a causal matrix whose row i has i − 1 entries, and its
-    first row and column are empty. Over a sink, a row is what the other tokens are without it,
-    times the share that the sink leaves: its energy is less by the square of that.
+    first row and column are empty. Over a sink, a row is the softmax over the other tokens times
+    the share that the sink leaves: its energy is smaller by the square of that share.
     """
     shift = 0 if model.has_pattern else 1  # entries of a row that the others determine
     n_empty = 1 if model.sink else shift
@@ -197,10 +197,10 @@ def _variances(
 
 
 def _tokens(model: SelfAttention, n: int) -> _Tokens:
-    """Bins of tokens: by their place alone, or fine enough for what a pattern resolves.
+    """Bins of tokens: by position only, or fine enough to resolve a pattern.
 
-    A pattern that is short beside the sequence has the same rows again and again: of a long
-    sequence the first part and the last are kept, and the bins between stand for the rest.
+    A pattern that is short beside the sequence repeats the same rows: of a long sequence the first
+    and last parts are kept, and the bins between represent the rest.
     """
     if not model.alibi_slope and (model.window is None or model.window >= n):
         require_memory(64.0 * n, "n_tokens", n, "sums over rows")
@@ -248,7 +248,7 @@ def _means_of_bins(
 
 
 def _in_bins(rows: Floats, bins: Floats) -> Floats:
-    """Mean of what rows have in each bin; those beyond the last have what it has."""
+    """Mean over the rows of each bin; rows beyond the last take its value."""
     i = np.minimum(np.arange(int(bins.sum())), len(rows) - 1)
     starts = (np.cumsum(bins) - bins).astype(np.intp)
     return np.asarray((np.add.reduceat(rows[i], starts).T / bins).T)
@@ -317,7 +317,7 @@ def _fluctuations(kernel: Kernel, entries: Entries, tokens: _Tokens) -> tuple[Fl
 
 
 def _row_values(sums: Sums, n: float) -> Floats:
-    """Energies over the squared normaliser, of which only the mean given the energy is known."""
+    """Energies over the squared normaliser, which is replaced by its mean given the energy."""
     seen = sums.masses > 1e-14
     normaliser = np.where(seen, sums.marks / np.where(seen, sums.masses, 1.0) / n, 1.0)
     return np.asarray(np.minimum(sums.values / n / np.maximum(normaliser, 1e-300) ** 2, n))

@@ -40,7 +40,7 @@ class Energies(NamedTuple):
 
 
 def energies(kernel: Kernel, structure: list[Mode]) -> Energies:
-    """Return the energies, a head, of all that is neither of degree 0 nor in `structure`."""
+    """Return the energies of a head, without degree 0 and the degrees in `structure`."""
     n, h = kernel.n, kernel.h
     entries = Entries(kernel, structure)
     noise, exponentials = entries.rows()
@@ -102,7 +102,7 @@ class Entries:
         ]
 
     def normaliser(self, exponential: Floats, others: float) -> Floats:
-        """Mean of a row's exponentials, this one among them and `others` the mean of the rest."""
+        """Mean of a row's exponentials, from one of them and the mean `others` of the rest."""
         n = self.kernel.n
         return np.asarray(exponential / n + (1 - 1 / n) * others)
 
@@ -153,11 +153,11 @@ def sum_of_copies(terms: Floats, weights: Floats, marks: Floats, n: int) -> Sums
     Parameters
     ----------
     terms : array of shape (kinds, m)
-        Values of the variable, for several kinds of it at once.
+        Values of the variable, for several kinds at once.
     weights : array of shape (m,)
         Their probabilities, the same for all kinds.
     marks : array of shape (kinds, m)
-        A second variable that is summed along; only its mean given the sum is kept.
+        A second variable that is summed, too; only its mean given the sum is kept.
     n : int
         Number of copies.
 

@@ -1,6 +1,6 @@
 """A head's kernel and its singular value decomposition, mode by mode.
 
-A query of norm r√d_k and a key of norm s√d_k meet in the entry
+A query of norm r√d_k and a key of norm s√d_k have the entry
 
     n A_ij ≈ f(q, k) = e^{β r s √d_k u − β²r²/2} = Σ_k B_k(r, s) √N_k P_k(u) ,
 
@@ -8,7 +8,7 @@ u the cosine between them and B_k(r, s) = √N_k b_k(βrs√d_k) e^{−β²r²/2
 degree k, B_k = Σ_l σ_kl u_kl(r) v_kl(s) with functions that are orthonormal under the distribution
 of norms. So the features u_kl(r) Y_km(q/‖q‖) of a query and v_kl(s) Y_km(k/‖k‖) of a key are
 orthonormal too, and f is a sum of blocks: mode (k, l) has N_k latent dimensions and the variances
-α(r) = σ u², γ(s) = σ v². Degree 0 is a matrix of finite rank, that only outliers can show.
+α(r) = σ u², γ(s) = σ v². Degree 0 is a matrix of finite rank, which affects only outliers.
 
 The harmonics: for unit vectors u, v in R^d and any κ, e^{κ u·v} = Σ_k b_k(κ) N_k P_k(u·v) with N_k
 the number of harmonics of degree k, P_k the Gegenbauer polynomial with P_k(1) = 1 and
@@ -59,8 +59,8 @@ class Kernel:
 
     Modes are those of β = 3 at most; exact energies of rows are taken at `row_beta`.
 
-    Over h heads side by side the variances of a row average, and so do those of a column in a
-    mean of heads: their spread is then less by √h (`averaged`).
+    Over h heads side by side the variances of a row are averaged, as are those of a column in a
+    mean of heads: their spread is then smaller by √h (`averaged`).
     """
 
     def __init__(self, model: SelfAttention, n_nodes: int | None = None) -> None:
@@ -189,7 +189,7 @@ class Kernel:
         return np.asarray(mean + (variance - mean) / n_heads**0.5)
 
     def of_rows(self, variance: Floats) -> Floats:
-        """Variances of rows: averaged over heads, whichever way they are combined."""
+        """Variances of rows: averaged over heads, however they are combined."""
         return self.averaged(variance, self.h) / (self.h if self.is_mean else 1)
 
     def of_columns(self, variance: Floats) -> Floats:
@@ -199,7 +199,7 @@ class Kernel:
     def key_norm_term(self) -> tuple[Floats, Floats, float]:
         """Degree 0: α and γ of its first mode, and the energy of all of them.
 
-        Rows of attention sum to one, so what does not depend on the key is not part of it.
+        Rows of attention sum to one, so the part that does not depend on the key drops out.
         """
         t, w = self.norms, self.weights
         B = self.coefficient(0, np.outer(t, t)) / self.normaliser(t)[:, None]
@@ -295,7 +295,7 @@ def gauss_rule(points: Floats, weights: Floats, n_nodes: int) -> tuple[Floats, F
     -----
     Lanczos's method for the diagonal matrix of points from the vector of square-root weights;
     the nodes are eigenvalues of its tridiagonal matrix. For a function like 1/(w + x), which is
-    what enters a resolvent, Gauss's rule is Padé approximation and converges geometrically.
+    what enters a resolvent, Gauss's rule is a Padé approximant and converges geometrically.
 
     Examples
     --------

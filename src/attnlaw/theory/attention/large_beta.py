@@ -1,17 +1,17 @@
-"""Heads at large inverse temperature: where other laws end, and rows with single large entries.
+"""Heads at large inverse temperature: limits of other laws, rows with single large entries.
 
-`warn_outside_regime` tells where a law stops being true, with the number that says so; mostly that
-is where a few entries dominate a row. `cavity_law` holds there: it treats these one by one.
+`warn_outside_regime` warns where a law does not hold, with the number that shows it; mostly that
+is where a few entries dominate a row. `cavity_law` holds there: it treats these individually.
 
 A row is a softmax over n independent scores, given the query's norm r. Its K largest entries are
 those of the largest order statistics of n scores, exactly; the sums of all others are replaced by
 their means given the K-th. A key whose score is x (for a query of norm 1) has a norm s with
 d_k s² = x² + χ²_{d_k−1}, and its column is that of its norm. Uniform attention is a matrix of rank
-one and changes no law; so does c_i 1ᵀ for any c, and c_i is the mean of the small entries, which
+one and changes no law, nor does c_i 1ᵀ for any c, and c_i is the mean of the small entries, which
 leaves the least energy. Derived in docs/theory/large-beta.md, "Fluctuating resolvents".
 
 Row i of a causal head has i entries, and those fall on the first i columns. There c_i over j ≤ i
-is a matrix of many ranks, so that what is left of uniform attention, m_i = √i (1/i − c_i), is kept
+is a matrix of high rank, so that the remainder of uniform attention, m_i = √i (1/i − c_i), is kept
 (docs/theory/large-beta.md, "Causal heads").
 """
 
@@ -126,7 +126,7 @@ def row_energy_variance(model: SelfAttention) -> float:
     Notes
     -----
     E f⁴ = e^{6β²} − 4e^{3β²} + 6e^{β²} − 3 for f = e^{βx−β²/2} − 1. Laws of order "first",
-    "powers" and "norms" take the energy of a row to be its mean.
+    "powers" and "norms" replace the energy of a row by its mean.
 
     Examples
     --------
@@ -234,8 +234,8 @@ def _primes(number: int) -> list[int]:
 def _rows_of_heads(model: SelfAttention, lengths: NDArray[np.intp], sweep: int) -> HeavyRows:
     """Rows of one head, or of h heads side by side (over √h) or averaged (over h).
 
-    Side by side each has columns of its own, and offsets are the same for all heads. In a mean
-    each brings its entries to the same columns, with another norm if its keys are its own.
+    Side by side each has its own columns, and offsets are the same for all heads. In a mean all
+    have entries in the same columns, with different norms if they have their own keys.
     """
     h, P = model.n_heads, lengths.size
     if h == 1:
@@ -261,7 +261,7 @@ def _rows_of_heads(model: SelfAttention, lengths: NDArray[np.intp], sweep: int) 
 
 
 def _heavy_rows(model: SelfAttention, lengths: NDArray[np.intp], sweep: int) -> HeavyRows:
-    """Rows with the given numbers of entries, of which all but one are kept if they are few."""
+    """Rows with the given numbers of entries, of which all but one are kept if there are few."""
     P = lengths.size
     K = min(max(_ENTRIES // model.n_heads, _LEAST_ENTRIES), int(lengths.max()) - 1)
     u = weyl_points(1 + P * sweep, P, (3 if model.causal else 2) * K + 2)

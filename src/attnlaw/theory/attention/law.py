@@ -61,7 +61,7 @@ def score_energy(inverse_temperature: float) -> float:
 
 
 def linear_energy(inverse_temperature: float) -> float:
-    """θ₂ = (E f'(x))² = β²: what the linear part of f carries of its energy."""
+    """θ₂ = (E f'(x))² = β²: the energy of the linear part of f."""
     return float(inverse_temperature**2)
 
 
@@ -72,18 +72,18 @@ def law_of_attention(model: SelfAttention, order: str = "auto") -> Law:
     Parameters
     ----------
     model : SelfAttention
-        Heads, and what is made of them.
+        Heads and their combination.
     order : "auto", "first", "powers", "norms", "tokens", "cavity" or "frozen"
-        How much of a finite head is taken into account, from little to all; see Notes. "auto" is
-        "tokens", and "cavity" for heads without window or slope at a large inverse temperature:
-        from 2.6 on, or 2.25 if they are causal. Below, from 1.6 (1.25) on, it is a mixture of
-        both, whose errors have opposite signs. If head_dimension is below 3 it is "first" up to an
-        inverse temperature of 0.8 and "cavity" above, with a warning.
+        Which effects of finite size are included, from few to all; see Notes. "auto" is "tokens",
+        and "cavity" for heads without window or slope at a large inverse temperature: from 2.6 on,
+        or 2.25 if they are causal. Below, from 1.6 (1.25) on, it is a mixture of both, whose
+        errors have opposite signs. If head_dimension is below 3 it is "first" up to an inverse
+        temperature of 0.8 and "cavity" above, with a warning.
 
     Returns
     -------
     Law
-        On [0, ∞), with as much mass at 0 as the rank asks for.
+        On [0, ∞), with the mass at 0 that the rank implies.
 
     Notes
     -----
@@ -95,15 +95,15 @@ def law_of_attention(model: SelfAttention, order: str = "auto") -> Law:
     - "norms": spherical harmonics in place of powers, with their exact dimensions and
       coefficients, and the spread of the norms of queries and keys
       (docs/theory/realistic-heads.md, "Step 2: the spread of norms").
-    - "tokens": and the energies of single rows at n tokens, where a few entries weigh much; the
-      law is smoothed over 1 % of a singular value
-      (docs/theory/realistic-heads.md, "Step 3: the energy of single rows").
-    - "cavity": rows whose largest entries are kept one by one, and resolvents that fluctuate with
-      them (docs/theory/large-beta.md, "Fluctuating resolvents"). It takes one or two seconds;
+    - "tokens": also the energies of single rows at n tokens, where a few entries dominate; the law
+      is smoothed over 1 % of a singular value (docs/theory/realistic-heads.md, "Step 3: the energy
+      of single rows").
+    - "cavity": rows whose largest entries are kept individually, and resolvents that fluctuate
+      with them (docs/theory/large-beta.md, "Fluctuating resolvents"). It takes one or two seconds;
       laws of equal heads are computed once.
-    - "frozen": β → ∞, where a row is a single 1 and AAᵀ counts how often a key is the best of n.
-      Given its norm s that is Poisson with mean λ(s) = n ∫ φ(x) F(sx)^{n−1} dx, F(t) = E Φ(t/s),
-      so that the law of one head has the atoms nk, k = 0, 1, …
+    - "frozen": β → ∞, where a row is a single 1 and AAᵀ counts how often each key is the best of
+      n. With F(t) = E Φ(t/s) and given the norm s of the key, this is Poisson with mean
+      λ(s) = n ∫ φ(x) F(sx)^{n−1} dx, so that the law of one head has the atoms nk, k = 0, 1, …
       (docs/theory/large-beta.md, "The frozen limit").
 
     Several heads: side by side, √(n/h) [A_⊥¹ … A_⊥ʰ] has (θ₂ MP_{φ/h} ⊞ (θ₁−θ₂)) ⊠ MP_{1/h} (P3:
@@ -222,7 +222,7 @@ def _frozen_law(model: SelfAttention) -> Law:
 
 
 def _best_order(model: SelfAttention) -> str:
-    """Order that is nearest to drawn heads, "mixed" where "tokens" and "cavity" err oppositely."""
+    """Order nearest to simulated heads, "mixed" where "tokens" and "cavity" err oppositely."""
     if model.head_dimension < 3:
         warn_regime(
             f"head_dimension {model.head_dimension} is below 3: scores of all rows follow one or "
@@ -244,12 +244,12 @@ def _cavity_share(model: SelfAttention) -> float:
 
 
 def _has_reach(model: SelfAttention) -> bool:
-    """Whether rows see the nearest tokens alone or most: a window or a slope."""
+    """Whether rows attend only or mostly to the nearest tokens: a window or a slope."""
     return bool(model.window is not None or model.alibi_slope)
 
 
 def _without_idle_pattern(model: SelfAttention) -> SelfAttention:
-    """Drop a window or a slope that leaves every row as it is."""
+    """Drop a window or a slope that changes no row."""
     n = model.n_tokens
     window = None if model.window is None or model.window >= n else model.window
     slope = model.alibi_slope if n * model.alibi_slope > _NO_SLOPE else 0.0
@@ -317,7 +317,7 @@ def _finite_causal_law(key: tuple[object, ...]) -> Law:
 def small_scale(beta: float) -> tuple[float, float]:
     """Return factor and β of an equal law: below 1e-3 energies are β² times those of a limit.
 
-    Above 1e16 every row sees one token, but for the ties that scores of 16 digits have.
+    Above 1e16 every row attends to one token, up to ties of scores at 16 digits.
     """
     if beta >= _LEAST_BETA:
         return 1.0, min(beta, _MOST_BETA)

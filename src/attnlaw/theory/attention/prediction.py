@@ -1,4 +1,4 @@
-"""What theory says of a head's singular values, with the outlier that key norms make.
+"""Predicted singular values of a head, with the outlier due to key norms.
 
 A long key draws attention from every query: the entries of column j are raised by
 r_j ≈ (β²/2)(‖k_j‖²/d_k − 1), a term √n 1 rᵀ/n of rank one, which is the harmonic of degree 0
@@ -119,7 +119,7 @@ def _term_energy(model: SelfAttention, share: float, *, is_finite: bool, by_toke
 
 
 def _term_share(law: Law) -> float:
-    """Share of the key-norm term that comes on top of the law: none of it in a cavity law."""
+    """Share of the key-norm term in addition to the law: none of it in a cavity law."""
     if isinstance(law, MixtureLaw):
         return sum(p * _term_share(part) for p, part in zip(law.weights, law.laws, strict=True))
     return 0.0 if isinstance(law, CavityLaw) else 1.0
@@ -184,7 +184,7 @@ def _leading_uniform(n: int) -> tuple[Floats, Floats, Floats]:
 
 @dataclass(frozen=True, kw_only=True)
 class KeyNormOutlier:
-    """Where the key-norm term shows among the squared singular values of √n A_⊥."""
+    """The key-norm outlier among the squared singular values of √n A_⊥."""
 
     strength: float  # n E r²: squared singular value of the term itself
     threshold: float  # that it must exceed to leave the bulk at its top
@@ -202,7 +202,7 @@ def key_norm_outlier(model: SelfAttention, order: str = "norms") -> KeyNormOutli
     model : SelfAttention
         One head or several side by side or their mean, without values.
     order : "norms" or "first"
-        The bulk in which the term shows: that of a finite head, or its limit.
+        The bulk: that of a finite head, or its limit.
 
     Returns
     -------
@@ -211,8 +211,8 @@ def key_norm_outlier(model: SelfAttention, order: str = "norms") -> KeyNormOutli
     Notes
     -----
     For n, d_k → ∞ the strength tends to β⁴φ/2. With the bulk of order "norms" the
-    term leaves its top when strength > threshold = strength/(h n p₀q₀) at the edge. It can show
-    inside too, in the gap between the bulk and the few large singular values of the linear part
+    term leaves its top when strength > threshold = strength/(h n p₀q₀) at the edge. It can also
+    appear inside, in the gap between the bulk and the few large singular values of the linear part
     that n ≫ d_k opens. Derived in docs/theory/key-norm-outlier.md, "Condition"; a phase diagram is
     in docs/theory/key-norm-outlier.md, "In the limit: a closed form".
 

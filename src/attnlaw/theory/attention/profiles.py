@@ -2,8 +2,8 @@
 
 Inputs that are not orthonormal (open in P2) have XXᵀ = T with any spectrum. With Q = XW_Q and
 K = XW_K the linear part of the scores is √θ₂ T^{1/2} G₁G₂ᵀ T^{1/2}/√d_k. In T's eigenbasis it is a
-variance profile with one block, α_i = γ_i = √θ₂ λ_i and ρ = n/d_k; all other degrees are as they
-were. If these are noise, the equations are two,
+variance profile with one block, α_i = γ_i = √θ₂ λ_i and ρ = n/d_k; all other degrees are
+unchanged. If these are noise, there are two equations,
 
     R_i = −1/(w + √θ₂ λ_i p/(1 − ρp²) + (θ₁−θ₂) g) ,   p = mean √θ₂ λ R ,   g = mean R ,
 
@@ -46,7 +46,7 @@ _MOST_SQUARES = 0.03
 
 
 class AttentionProfile(NamedTuple):
-    """The profile of √n A_⊥, and the rank-one term of the key norms that comes on top of it."""
+    """The profile of √n A_⊥, and the additional rank-one term of the key norms."""
 
     profile: VarianceProfile
     term_rows: Floats  # squared factors of the term on kinds of rows
@@ -85,7 +85,7 @@ def first_profile(model: SelfAttention) -> AttentionProfile:
 
 
 def powers_profile(model: SelfAttention) -> VarianceProfile:
-    """Blocks of variance β^{2k}/k! and C(d_k+k−1, k) dimensions, all rows and columns alike."""
+    """Blocks of variance β^{2k}/k! and C(d_k+k−1, k) dimensions; rows and columns are equal."""
     square, d, h = model.inverse_temperature**2, model.head_dimension, model.n_heads
     is_mean = model.combination == "mean"
     share = 1 / h if is_mean else 1.0
@@ -132,11 +132,11 @@ def norms_profile(model: SelfAttention) -> AttentionProfile:
 
 
 def tokens_profile(model: SelfAttention) -> AttentionProfile:
-    """Take into account also the energies of single rows and columns at n tokens.
+    """Include also the energies of single rows and columns at n tokens.
 
-    Modes of at most n/0.75 dimensions are structure. What is above them is noise, with an energy
-    that fluctuates from row to row, even where its dimension can still be felt. The mean energy
-    of a row is exact, given the query's norm (`rows`).
+    Modes of at most n/0.75 dimensions are structure. Higher modes are noise, with an energy that
+    fluctuates from row to row, even where their finite dimension still matters. The mean energy of
+    a row is exact, given the query's norm (`rows`).
     """
     kernel = Kernel(model)
     modes, rest = kernel.modes(_RESOLVED)
@@ -236,7 +236,7 @@ class _Side(NamedTuple):
 
 
 def _balanced(rows: _Side, columns: _Side, h: int) -> tuple[_Side, _Side]:
-    """Weigh messages so that rows and columns agree on the mass near zero.
+    """Weight messages so that rows and columns agree on the mass near zero.
 
     For noise alone, as w → 0, the rows need mean 1/a and the columns need h mean ρ/(1 + cρ) to be
     the same number, where ρ is such that h mean cρ/(1 + cρ) = 1; both are 1/a and 1/c if h = 1.
@@ -257,9 +257,9 @@ def _balanced(rows: _Side, columns: _Side, h: int) -> tuple[_Side, _Side]:
 
 
 def by_input_spectrum(model: SelfAttention) -> SelfAttention:
-    """Replace given inputs by the spectrum of XXᵀ, through which alone they enter the law.
+    """Replace given inputs by the spectrum of XXᵀ, which is all that enters the law.
 
-    Degrees k ≥ 2 of the scores have correlations T_ii'ᵏ between tokens, which the law takes to be
+    Degrees k ≥ 2 of the scores have correlations T_ii'ᵏ between tokens, which the law replaces by
     the identity: a `RegimeWarning` gives the mean of Σ_{i'≠i} T_ii'⁴ where it is above 0.03.
     """
     if model.inputs is None:

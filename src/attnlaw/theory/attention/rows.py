@@ -1,4 +1,4 @@
-"""Rows of a softmax at a finite number of entries: their exact mean energy and coefficients.
+"""Rows of a softmax with finitely many entries: their exact mean energy and coefficients.
 
 A row has i independent scores, A_j = g_j/Σ g with g = e^{βx}. Since 1/Σg = ∫ e^{−tΣg} dt, means of
 functions of a row are integrals over one variable: with φ(t) = E e^{−tg},
@@ -113,7 +113,7 @@ def row_means(
 
 
 def _lightness(log_entries: Floats, weights: Floats, lengths: Floats) -> Floats:
-    """Return 1 where no entry of a row weighs on its normaliser, 0 where single ones do."""
+    """Return 1 where no entry of a row affects its normaliser, 0 where single ones do."""
     g = np.exp(log_entries - log_entries.max())
     variance = ((weights @ g**2) / (weights @ g) ** 2 - 1) / lengths  # of the normaliser
     return np.asarray(1 / (1 + (variance / _LIGHT) ** 2))
@@ -271,7 +271,7 @@ def decayed_energies(
         E Σ A_j²     = ∫ t Φ Σ v_j² ψ_2(v_j t)/φ(v_j t) dt ,     Φ(t) = Π_j φ(v_j t) ,
         Σ π_j E A_j  = ∫ Φ Σ v_j² ψ_1(v_j t)/φ(v_j t) dt/Σ v_j ,
 
-    in which entries further away than 30/m, or next to each other, are not told apart.
+    in which entries further away than 30/m, or next to each other, are not distinguished.
 
     Examples
     --------
@@ -337,11 +337,11 @@ def finite_rows(
 ) -> tuple[Floats, Floats, Floats]:
     """α of the blocks (K × lengths × norms), of the noise, and the energy of the key-norm term.
 
-    The energies of a row add up to the exact one given its norm, times what makes their mean over
-    norms, which end where those of n tokens do, the exact one over all norms (`mean_energies`, or
-    given as `means`); a block of degree k keeps the share c_k(i)²/c_k(∞)² of what it has in a
-    row of infinitely many entries, where what is in no block has the energy `rest` (of each norm).
-    A row without heavy entries is such a row but for its normaliser, which scales all of it alike
+    The energies of a row add up to the exact one given its norm, times the factor that makes their
+    mean over the norms of n tokens the exact one over all norms (`mean_energies`, or given as
+    `means`); a block of degree k keeps the share c_k(i)²/c_k(∞)² of its energy in a row of
+    infinitely many entries, where the remainder has the energy `rest` (of each norm). A row
+    without heavy entries differs from such a row by its normaliser only, a common factor
     (docs/theory/realistic-heads.md, "Step 3: the energy of single rows").
     """
     x, weights = kernel.scores(_SCORES, cut=False)
@@ -393,7 +393,7 @@ def _limits(kernel: Kernel, x: Floats, weights: Floats, polynomials: Floats, r: 
 
 
 def _term_energy(kernel: Kernel) -> Floats:
-    """Energy of degree 0, that the keys' norms make, for each query norm."""
+    """Energy of degree 0, due to the keys' norms, for each query norm."""
     t, w = kernel.norms, kernel.weights
     B = kernel.coefficient(0, np.outer(t, t)) / kernel.normaliser(t)[:, None]
     B = B - (B @ w)[:, None]
