@@ -1,11 +1,11 @@
 """Where the density of a causal law is solved for: points t = log s, and dF/dt, the flux.
 
-The flux of a head is smooth up to some singular value; above it there are groups of as many values
-as a block has latent dimensions, at 1/j with the zeros j of J₀, the narrower the more tokens there
-are, with nothing between them (docs/theory/causal-heads.md, "Long sequences"). So where the energy
-inside a circle is not all of it, or the points found other than it, groups are sought: as they are
-seen from a height above the axis that is the distance of the points, from which none can hide
-between two of them.
+The flux of a head is smooth up to some singular value; above it there are groups with one value
+for each latent dimension of a block, at 1/j with the zeros j of J₀, the narrower the more tokens
+there are, with nothing between them (docs/theory/causal-heads.md, "Long sequences"). So where the
+energy inside a circle is not all of it, or the points found other than it, groups are sought: as
+they are seen from a height above the axis that is the distance of the points, from which none can
+hide between two of them.
 """
 
 from typing import NamedTuple

@@ -1,7 +1,7 @@
 """Laws made by free convolution: an expression, its parametric curve, and the curve's boundary.
 
-`FreeLaw` evaluates any expression; laws with a closed form are kinds of it that override what
-they know better, and `law_of` makes the kind that knows an expression best.
+`FreeLaw` evaluates any expression; laws with a closed form are subclasses that override its
+numerical methods, and `law_of` chooses the most specific subclass for an expression.
 """
 
 from abc import abstractmethod
@@ -203,7 +203,7 @@ class FreeLaw(Law):
 
 
 class ClosedFormLaw(FreeLaw):
-    """A law with formulas of its own for density and cdf."""
+    """A law with its own formulas for density and cdf."""
 
     @abstractmethod
     def _density_inside(self, x: Floats) -> Floats: ...
@@ -291,7 +291,7 @@ def law_of(expression: Expression) -> FreeLaw:
 
 
 def _kind(expression: Expression) -> type[FreeLaw]:
-    """Return the most special kind of law that an expression is."""
+    """Return the most specific class of law for an expression."""
     from attnlaw.laws.classical import Discrete, MarchenkoPastur, Semicircle, WishartProduct
 
     if not expression.stages and not isinstance(expression.base, ex.Pair):
@@ -306,7 +306,7 @@ def _kind(expression: Expression) -> type[FreeLaw]:
 
 
 def product(left: Law, right: Law) -> Law:
-    """Return the free multiplicative convolution of two laws, one of which has only one sign."""
+    """Return the free multiplicative convolution of two laws, one of them of constant sign."""
     for a, b in ((left, right), (right, left)):
         low, high = reach(b)
         rounding = 1e-12 * b._expression.bound

@@ -1,4 +1,4 @@
-"""Open intervals of a real parameter, and what shrinks or cuts them: parts of gaps in a support.
+"""Open intervals of a real parameter, the gaps of a support, and how they shrink and split.
 
 Outside the support of a law its parameter is real and z increases with it. The gaps of a support
 are therefore found as intervals of the parameter; `support` builds them up stage by stage. At the

@@ -1,4 +1,4 @@
-"""Where a law has mass: its support, as the complement of gaps that no stage can hide.
+"""The support of a law, as the complement of its gaps, which are found stage by stage.
 
 An addition, or one Marchenko–Pastur factor, has dz'/dz concave on each gap of the law before it
 (cut at the poles), so each gap shrinks to one smaller gap or closes: nothing is missed, however

@@ -116,8 +116,8 @@ def _evaluate(
 def join(kind: str, a: Point, b: Point) -> tuple[Point, tuple[Array, Array]]:
     """Return the point of a free convolution of two laws, and its constraint.
 
-    q = z_B − 1/G_B = y_B/G_B is what the left law sees of the right one: a number near B's mean.
-    The constraints are written for 1/G and 1/y, which grow like z: Newton's method likes that.
+    The right law enters the left one through q = z_B − 1/G_B = y_B/G_B, a number near B's mean.
+    The constraints are written for 1/G and 1/y, which grow like z and suit Newton's method.
     """
     q = b.y / b.g
     dq = (b.dy - q * b.dg) / b.g
