@@ -38,6 +38,17 @@ def test_causal_heads_have_the_law(n, d, beta, most, limit_is_off_by):
     assert distance(al.law(unmasked), values) > 0.1
 
 
+@pytest.mark.parametrize(("n", "d", "beta"), [(900, 11, 0.03), (600, 10, 0.08), (500, 15, 0.015)])
+def test_narrow_cool_heads_have_the_law(n, d, beta):
+    """Bins of more tokens than a block has dimensions once had too few small values."""
+    model = head(n, d, beta)
+    values = al.simulation.simulate_spectrum(model, n_trials=4, rng=15)
+    seen = values[values > 1e-14 * values.max()]  # below is rounding error
+    x = np.sort(seen)
+    share = 1 - (np.arange(x.size)[::-1] + 0.5) / values.size
+    assert np.abs(al.law(model).cdf(x) - share).max() < 0.02
+
+
 @pytest.mark.parametrize(
     "more",
     [

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.special import jn_zeros
 
 from attnlaw.laws import CausalLaw, CausalProfile, CausalProfileLaw
+from attnlaw.laws._engine.token_chain import TokenChain
 from attnlaw.laws.causal_equations import CausalEquations, WindowEquations
 from attnlaw.laws.causal_profile import token_bins
 
@@ -62,10 +63,35 @@ def test_smoother_is_the_diagonal_of_the_dense_inverse(slope):
     assert_allclose(ladders.columns[:, 0, 0], np.diag(columns), rtol=1e-12)
 
 
+@pytest.mark.parametrize("slope", [0.0, 1e-3, 0.3])
+@pytest.mark.parametrize("size", [1e-6, 0.1, 1.0, 30.0])
+def test_walk_through_a_bin_observes_each_of_its_tokens(slope, size):
+    bins, N = [5, 1, 2, 30, 3], 3.0
+    p = replace(profile(bins, (N,)), slope=slope)
+    equations = CausalEquations(p)
+    assert isinstance(equations.chain, TokenChain)
+    rng = np.random.default_rng(1)
+    R, C = size * (rng.normal(size=(2, 5)) + 1j * rng.uniform(0.1, 1, (2, 5)))
+    ladders = equations._ladders(np.stack([R, C])[:, :, None, None])
+    lags = np.arange(41)[:, None] - np.arange(41)
+    T = np.where(lags >= 0, np.exp(-slope * lags), 0.0)
+    D = np.diag(np.repeat(1 / p.sizes, bins))
+    row, column = (np.diag(np.repeat(x, bins)) for x in (R, C))
+    walk, back = T @ column @ T.T, T.T @ D @ row @ T
+    starts = np.cumsum(bins) - bins
+    for inverse, found in (
+        (np.linalg.solve(np.eye(41) - walk @ D @ row / N, walk) @ D, ladders.rows),
+        (np.linalg.solve(np.eye(41) - back @ column / N, back), ladders.columns),
+    ):
+        means = np.add.reduceat(np.diag(inverse), starts) / bins
+        assert_allclose(found[:, 0, 0], means, rtol=1e-11)
+
+
 @pytest.mark.parametrize("n_blocks", [2, 6, 7, 10])  # bins joined up to 6, eliminated from 7 on
 @pytest.mark.parametrize("slope", [0.0, 0.3])
-def test_newton_step_solves_the_linearised_equations(slope, n_blocks):
-    dimensions = (*(5.0 + np.arange(n_blocks - 1)), np.inf)
+@pytest.mark.parametrize("least", [1.5, 8.0])  # dimensions, fewer than tokens in a bin or more
+def test_newton_step_solves_the_linearised_equations(slope, n_blocks, least):
+    dimensions = (*(least + np.arange(n_blocks - 1)), np.inf)
     equations = CausalEquations(replace(profile([1, 1, 2, 3, 1], dimensions), slope=slope))
     w = np.array([0.7 + 0.2j, 0.1 + 0.4j])
     v = equations.start(w)

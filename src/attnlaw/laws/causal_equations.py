@@ -9,7 +9,8 @@ and the same for columns. T C Tᵀ is the covariance of a random walk with incre
 decays by e^{−m} a step, and the inverse conditions it on observations of precision
 −R_i/(ℓ_i N_k): both diagonals are those of a Kalman smoother, in O(n) steps (`CausalEquations`).
 Tokens are taken in bins, whose first (m+1)/2m of increments come before the bin's observation,
-which counts the pairs j ≤ i of a bin exactly (`_engine.bin_chain`). With a window the rows have no
+which counts the pairs j ≤ i of a bin exactly (`_engine.bin_chain`); bins with many tokens for a
+dimension are observed at each of them (`_engine.token_chain`). With a window the rows have no
 state that a recursion could carry, and inverses are taken over bins (`WindowEquations`). Derived
 in docs/theory/causal-heads.md, "A random walk under observation".
 """
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 
 from attnlaw._checks import Complexes, Floats
 from attnlaw.laws._engine.bin_chain import BinChain, Ladders, solve_chain
+from attnlaw.laws._engine.token_chain import TokenChain
 from attnlaw.laws.attention import causal_resolvents
 from attnlaw.laws.profile import real_products
 
@@ -35,6 +37,7 @@ Bools = NDArray[np.bool_]
 _TOLERANCE = 1e-5  # of the last Newton step
 _SMALL = 0.4
 _MOST_ATTEMPTS = 40
+_MOST_IN_BIN = 0.33  # tokens of a bin, over dimensions of a block, observed in its middle
 _MOST_KRYLOV = 60
 _KRYLOV_TOLERANCE = 1e-3
 
@@ -57,7 +60,8 @@ class CausalEquations:
         self.m, self.sizes = profile.bins, profile.sizes
         self.places = profile.places / self.m.sum()
         self.share, self.empty = profile.shares
-        self.chain = BinChain(profile)
+        crowded = profile.bins.max() > _MOST_IN_BIN * profile.latent_dimensions.min()
+        self.chain = (TokenChain if crowded else BinChain)(profile)
         self.noise = profile.noise / self.unit
         self.wr, self.wc = profile.row_weights, profile.column_weights
         self.k = 1 / profile.latent_dimensions

@@ -213,8 +213,8 @@ class CausalProfileLaw(NumericalLaw):
 
     The density is solved from the equations of the profile on some fifty singular values, evenly
     spaced in the logarithm and closer near the largest; where those come in groups, as over very
-    many tokens, on a hundred or two more. Below 3e-3 of the root mean square, where the equations
-    are those of noise, the cdf goes on as 1/(const − c log x), like that of `CausalLaw`.
+    many tokens, on a hundred or two more. Below 3e-3 of the root mean square the cdf goes on as
+    1/(const − c log x), like that of `CausalLaw`.
 
     Examples
     --------

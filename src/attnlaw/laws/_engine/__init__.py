@@ -18,6 +18,7 @@ free           `FreeLaw`: all of it as a law, with a table of parameters for man
 
 Laws of variance profiles are solved from their own equations. For those of causal profiles
 `bin_chain` conditions a random walk on observations and solves the linear equations of a Newton
-step, and `flux` finds the singular values at which to solve. How one of several solutions is
-chosen: docs/theory/laws.md, "Which solution".
+step, `token_chain` conditions it where a bin has many tokens for a dimension, and `flux` finds the
+singular values at which to solve. How one of several solutions is chosen: docs/theory/laws.md,
+"Which solution".
 """
