@@ -109,6 +109,29 @@ def test_largest_value_is_where_the_law_has_half_of_one(n, d, beta):
     assert predicted - al.predict(model, "first").bulk_edge > 0.1 * predicted
 
 
+@pytest.mark.parametrize(("n", "d", "beta"), [(219, 11, 1.4), (260, 16, 1.3)])
+def test_largest_values_of_narrow_hot_heads_come_with_a_warning(n, d, beta):
+    model = head(n, d, beta)
+    squares = (al.simulation.simulate_spectrum(model, n_trials=60, rng=16) ** 2).mean(axis=1)
+    with pytest.warns(al.RegimeWarning, match="second_moment are too large"):
+        predicted = al.predict(model).second_moment
+    assert predicted - squares.mean() > 3 * squares.std() / squares.size**0.5
+
+
+@pytest.mark.parametrize(("n", "d", "beta"), [(260, 40, 1.3), (260, 16, 0.7), (240, 64, 1.6)])
+def test_second_moment_without_a_warning_is_that_drawn(n, d, beta):
+    model = head(n, d, beta)
+    squares = (al.simulation.simulate_spectrum(model, n_trials=60, rng=17) ** 2).mean(axis=1)
+    error = squares.std() / squares.size**0.5
+    assert abs(al.predict(model).second_moment - squares.mean()) < 5 * error  # warnings are errors
+
+
+def test_windows_of_narrow_cool_heads_come_with_a_warning():
+    with pytest.warns(al.RegimeWarning, match="tokens for each dimension as one"):
+        al.law(head(600, 12, 0.05, window=200))
+    al.law(head(600, 48, 0.05, window=200))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "d", "beta"), [(5000, 16, 0.5), (3600, 10, 0.2)])
 def test_long_sequences_have_groups_of_values_far_above_the_others(n, d, beta):

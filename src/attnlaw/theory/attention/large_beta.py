@@ -58,10 +58,13 @@ _MOST_ENERGY = 1.0
 _MOST_CAUSAL_BETA = 1.7
 _LEAST_SEEN = 40.0  # tokens, of a head with a mean pattern
 _LEAST_DIMENSION = 10  # from which laws of order "norms" and "tokens" hold to a few percent
+_MOST_COLUMNS = 0.06  # variance of columns' energies, above which the largest values are too large
+_MOST_IN_BIN = 0.6  # tokens of a bin, for each dimension, of a cool head with a window
+_COOL = 0.5
 
 
-def warn_outside_regime(model: SelfAttention, order: str) -> None:
-    """Warn when the model is outside the regime of a law of this order."""
+def warn_outside_regime(model: SelfAttention, order: str, tokens: float = 1.0) -> None:
+    """Warn outside the regime of a law of this order, or a mixture with `tokens` of its share."""
     n, beta = model.n_tokens, model.inverse_temperature
     if order in ("norms", "tokens", "mixed") and 3 <= model.head_dimension < _LEAST_DIMENSION:
         warn_regime(
@@ -76,6 +79,8 @@ def warn_outside_regime(model: SelfAttention, order: str) -> None:
                 'dominate rows of a causal head, and a law of order "tokens" is off by about '
                 '0.05 at 2 and 0.2 at 4; order "cavity" is for heads without window or slope.',
             )
+        elif order in ("tokens", "mixed"):
+            _warn_of_narrow_head(model, tokens)
         seen = _effective_length(model)
         if model.has_pattern and seen < min(_LEAST_SEEN, model.n_tokens):
             warn_regime(
@@ -98,6 +103,28 @@ def warn_outside_regime(model: SelfAttention, order: str) -> None:
             f"the energy of a row at {n} tokens has relative variance {energy:.3g}, and a law of "
             f'order "{order}" assumes that it is small; order "tokens" does not.',
         )
+
+
+def _warn_of_narrow_head(model: SelfAttention, tokens: float) -> None:
+    n, beta = model.n_tokens, model.inverse_temperature
+    if beta > _COOL and model.head_dimension >= 3:
+        kernel = Kernel(model)
+        weights = kernel.normaliser(kernel.norms)  # of columns, by the norm of their key
+        variance = float(kernel.weights @ weights**2 / (kernel.weights @ weights) ** 2 - 1)
+        variance *= tokens / (kernel.h_keys if kernel.is_mean else 1)
+        if variance > _MOST_COLUMNS:
+            warn_regime(
+                f"weights of columns have relative variance {variance:.3g} by the norms of keys, "
+                f"above {_MOST_COLUMNS:g}: the largest values of the law, bulk_edge and "
+                "second_moment are too large, mostly by 10 to 70 % and up to 3 times.",
+            )
+    elif beta <= _COOL and model.window is not None and model.window < n:
+        share = min(0.02 * n, model.window / 6) / model.head_dimension  # a bin, at most
+        if share > _MOST_IN_BIN:
+            warn_regime(
+                f"the law of a window takes {share:.3g} tokens for each dimension as one, above "
+                f"{_MOST_IN_BIN:g}: it is off by about 0.04 at 1 and 0.13 at 2.5.",
+            )
 
 
 def normaliser_variance(model: SelfAttention) -> float:

@@ -135,7 +135,8 @@ def law_of_attention(model: SelfAttention, order: str = "auto") -> Law:
         if order == "auto":
             order = _best_order(model)
         if order != "first":
-            warn_outside_regime(model, order)
+            tokens = 1 - _cavity_share(model) if order == "mixed" else 1.0
+            warn_outside_regime(model, order, tokens)
         return _causal_law(model, order)
     model = by_input_spectrum(model)
     spectrum = model.input_spectrum is not None
