@@ -19,6 +19,7 @@ Flags = NDArray[np.bool_]
 _ACCEPT = 0.5  # contraction of Newton's method that is trusted
 _AIM = 0.2  # contraction that the next step aims for
 _ON_THE_WAY, _ROUNDING = 1e-4, 1e-8  # Newton steps that end the search
+_CLOSEST = 1e-6  # share of a parameter below which its distance from an atom is rounded
 _STUCK = (
     "the law could not be followed from the upper half plane to z = {}: Newton's method stopped "
     "at height {:.3g}. Atoms that nearly coincide or weights of very different size may be the "
@@ -71,8 +72,8 @@ def _descend(
     second, _ = newton_step(law, u - first, z)
     u = u - first - second
     with np.errstate(all="ignore"):
-        contraction = np.divide(*(relative(step, u) for step in (second, first)))
-        exact = relative(first, u) <= 1e-13
+        contraction = np.divide(*(relative(law, step, u) for step in (second, first)))
+        exact = relative(law, first, u) <= 1e-13
     contraction = np.where(exact, 0.0, np.where(np.isfinite(contraction), contraction, np.inf))
     landed = contraction <= _ACCEPT
     more = np.flatnonzero(landed)
@@ -93,27 +94,44 @@ def settle(
     for _ in range(8):
         step, physical = newton_step(law, u, z)
         u = u - step
-        new = relative(step, u)
+        new = relative(law, step, u)
         close = new <= tolerance
         good &= close | (new <= _ACCEPT * size)
         if (close | ~good).all():
             break
         size = new
     good &= close
-    real = good & (relative(u.imag, u) <= 1e-9)
+    real = good & (relative(law, u.imag, u) <= 1e-9)
     if real.any():  # moved up along the curve by next to nothing, they show their branch
         v = u[:, real]
         direction = tangent(law, v)
         with np.errstate(all="ignore"):
-            v = v + 1e-9j * direction * np.abs(v / direction).min(axis=0)
+            v = v + 1e-9j * direction / relative(law, direction, v)
         physical[real] = newton_step(law, v, z[real])[1]
     return u, good & physical
 
 
-def relative(step: Array, u: Array) -> Floats:
-    """Size of a step relative to the parameters, the largest over the leaves."""
+def relative(law: Expression, step: Array, u: Array) -> Floats:
+    """Size of a step relative to the parameters, the largest over the leaves.
+
+    In a pair the parameter of one law stays next to an atom of it if the other law is small. Then
+    its distance from that atom counts, down to what rounding leaves of it.
+    """
+    size = np.abs(u)
+    if law.n_leaves > 1:
+        for leaf, t in zip(range(len(u)), _locations(law), strict=True):
+            right = np.searchsorted(t, u[leaf].real).clip(1, max(len(t) - 1, 1))
+            beside = [np.abs(u[leaf] - t[k.clip(0, len(t) - 1)]) for k in (right - 1, right)]
+            size[leaf] = np.clip(np.minimum(*beside), _CLOSEST * size[leaf], size[leaf])
     with np.errstate(all="ignore"):
-        return np.asarray(np.abs(step / np.abs(u)).max(axis=0))
+        return np.asarray(np.abs(step / size).max(axis=0))
+
+
+def _locations(law: Expression) -> list[Floats]:
+    """Return the atoms of each leaf."""
+    if isinstance(law.base, PointMasses):
+        return [law.base.locations]
+    return _locations(law.base.left) + _locations(law.base.right)
 
 
 def newton_step(law: Expression, u: Array, z: Array) -> tuple[Array, Flags]:
@@ -161,7 +179,7 @@ def _solve(slopes: Array, values: Array) -> Array:
 
 def _on_the_upper_side(law: Expression, u: Complexes, target: Complexes) -> Complexes:
     """Give parameters of real points outside the support an infinitesimal imaginary part."""
-    real = (target.imag == 0) & (relative(u.imag, u) <= 1e-9)
+    real = (target.imag == 0) & (relative(law, u.imag, u) <= 1e-9)
     if real.any():
         v: Array = u[:, real].real
         for _ in range(2):

@@ -3,6 +3,9 @@
 Outside the support of a law its parameter is real and z increases with it. The gaps of a support
 are therefore found as intervals of the parameter; `support` builds them up stage by stage. At the
 end, roots and peaks of many scalar functions at once.
+
+A parameter is kept as a *place*: the complex number a + id stands for a + d, where a is an atom
+and d the distance from it. So it has all its digits also next to an atom that is not at zero.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,11 +14,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw._checks import Floats
+from attnlaw._checks import Complexes, Floats
 from attnlaw.laws._engine.uniformisation import Array, Point
 
 Rows = NDArray[np.intp]
-Curve = Callable[[Floats, Rows], Point]  # (parameter, branch) to a real point
+Places = Complexes
+Curve = Callable[[Places, Rows], Point]  # (parameter, branch) to a real point
 Slope = Callable[[Floats, Rows], tuple[Floats, Floats]]  # (logit, gap) to (slope, z)
 Function = Callable[[Floats, Rows], Floats]  # (argument, which function) to value
 
@@ -39,8 +43,8 @@ class Gaps(NamedTuple):
     than `close`, relatively, or than the distance `nearest`, the curve is all rounding.
     """
 
-    low: Floats
-    high: Floats
+    low: Places
+    high: Places
     branch: Rows
     curve: Curve
     scale: float  # length that measures the gap through infinity
@@ -50,12 +54,12 @@ class Gaps(NamedTuple):
     @property
     def wraps(self) -> NDArray[np.bool_]:
         """Whether each gap goes through infinity."""
-        return np.asarray(self.low >= self.high)
+        return np.asarray(distance(self.high, self.low) <= 0)
 
     @property
     def ends(self) -> Floats:
         """Logits next to the ends of the gaps (2 × gaps), the first ones negative."""
-        close = self.close * np.abs([self.low, self.high])
+        close = self.close * np.abs([self.low.imag, self.high.imag])
         with np.errstate(divide="ignore"):
             far = np.log(self.span / np.maximum(close, self.nearest[:, self.branch]))
         return np.asarray(np.clip(far, 3.0, 60.0) * [[-1], [1]])
@@ -63,25 +67,26 @@ class Gaps(NamedTuple):
     @property
     def span(self) -> Floats:
         """Lengths of the gaps, twice the scale for one through infinity."""
-        return np.where(self.wraps, 2 * self.scale, self.high - self.low)
+        return np.where(self.wraps, 2 * self.scale, distance(self.high, self.low))
 
-    def place(self, logit: Floats, rows: Rows) -> Floats:
+    def place(self, logit: Floats, rows: Rows) -> Places:
         """Parameters at these logits in these gaps."""
         low, high = self.low[rows], self.high[rows]
+        length = distance(high, low)
         near = np.exp(-np.abs(logit))
         share = near / (1 + near)
         with np.errstate(divide="ignore"):
             far = self.scale * 2 * share * (1 + near) / -np.expm1(-np.abs(logit))
-        step = np.where(low < high, (high - low) * share, far)
+        step = 1j * np.where(length > 0, length * share, far)
         return np.asarray(np.where(logit < 0, low + step, high - step))
 
     def rate(self, logit: Floats, rows: Rows) -> Floats:
         """Return the derivative of the parameter with respect to the logit."""
         near = np.exp(-np.abs(logit))
-        low, high = self.low[rows], self.high[rows]
+        length = distance(self.high[rows], self.low[rows])
         with np.errstate(divide="ignore"):
             far = 2 * self.scale * near / np.expm1(-np.abs(logit)) ** 2
-        return np.asarray(np.where(low < high, (high - low) * near / (1 + near) ** 2, far))
+        return np.asarray(np.where(length > 0, length * near / (1 + near) ** 2, far))
 
     def at(self, logit: Floats, rows: Rows) -> Point:
         """Points of the curve at these logits in these gaps."""
@@ -100,10 +105,15 @@ class Gaps(NamedTuple):
             rows = np.flatnonzero(at_atom)
             u = self.place(logit[rows], rows)
             point = self.curve(u, self.branch[rows])
-            z[rows] = point.z + point.dz * (end[rows] - u)
+            z[rows] = point.z + point.dz * distance(end[rows], u)
             limits.append(z)
             is_atom.append(at_atom)
         return np.array(limits), np.array(is_atom)
+
+
+def distance(to: Places, start: Places) -> Floats:
+    """Return how far one place lies above another, exactly if both belong to one atom."""
+    return np.asarray((to.real - start.real) + (to.imag - start.imag))
 
 
 class Cuts(NamedTuple):
@@ -111,7 +121,7 @@ class Cuts(NamedTuple):
 
     row: Rows  # the gap
     logit: Floats
-    u: Floats  # the parameter
+    u: Places  # the parameter
     level: Rows  # which level is crossed there
 
 
@@ -162,19 +172,20 @@ def pieces(gaps: Gaps, cuts: Cuts) -> Gaps:
     start, stop = start[same], stop[same]
     # Two cuts at the same place leave nothing, or by rounding less, between them.
     has_infinity = gaps.wraps[row[start]] & (logit[start] < 0) & (logit[stop] > 0)
-    proper = (u[start] >= u[stop]) == has_infinity
+    proper = (distance(u[stop], u[start]) <= 0) == has_infinity
     start, stop = start[proper], stop[proper]
     return gaps._replace(low=u[start], high=u[stop], branch=gaps.branch[row[start]])
 
 
-def polished(gaps: Gaps, u: Floats, rows: Rows, field: str, level: Floats) -> Floats:
+def polished(gaps: Gaps, u: Places, rows: Rows, field: str, level: Floats) -> Places:
     """Bring parameters inside gaps, where a field almost has a value, to full precision."""
     low, high = gaps.low[rows], gaps.high[rows]
     with np.errstate(all="ignore"):
         point = gaps.curve(u, gaps.branch[rows])
         step = (getattr(point, field) - level) / getattr(point, f"d{field}")
-        size = np.maximum(np.abs(u), np.minimum(np.abs(u - low), np.abs(u - high)))
-    return np.where(np.abs(step) < 1e-6 * size, u - step, u)
+        beside = np.minimum(np.abs(distance(u, low)), np.abs(distance(u, high)))
+        close = np.abs(step) < 1e-6 * np.maximum(np.abs(u.imag), beside)
+        return np.asarray(np.where(close, u - 1j * np.where(close, step, 0.0), u))
 
 
 def squeeze(value: Array) -> Floats:

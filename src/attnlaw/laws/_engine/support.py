@@ -25,6 +25,7 @@ from attnlaw.laws._engine.gaps import (
     SHARP,
     Cuts,
     Gaps,
+    Places,
     Rows,
     crossings,
     newton_roots,
@@ -55,8 +56,10 @@ def intervals(law: Expression) -> Floats:
     """Return the intervals of the support (n × 2); isolated atoms have length 0."""
     ends, is_atom = gaps(law).limits()
     tolerance = law.bound * np.where(is_atom, 1e-8, 1e-14)
-    for location in atoms(law, -1e-12):  # exactly there, also if the density is infinite only
-        ends = np.where(np.abs(ends - location) < tolerance, location, ends)
+    known = np.array([*atoms(law, -1e-12)])  # exactly there, also if the density is infinite only
+    if known.size:
+        nearest = known[np.abs(ends[..., None] - known).argmin(axis=-1)]
+        ends = np.where(np.abs(ends - nearest) < tolerance, nearest, ends)
     low, high = np.where(np.abs(ends) < 1e-24 * law.bound, 0.0, ends)  # a hard edge
     real = ~(np.abs(high - low) <= 1e-13 * law.bound) & np.isfinite(low + high)
     low, high = low[real], high[real]
@@ -73,7 +76,7 @@ def intervals(law: Expression) -> Floats:
 def gaps(law: Expression) -> Gaps:
     """Return the gaps of a law's support; an isolated atom separates two of them."""
     if isinstance(law.base, PointMasses):
-        found = _between_masses(law.base, law.bound or 1.0)
+        found = _between_masses(law.base, law.bound or 1.0, SHARP if law.stages else 0.0)
     else:
         found = _of_pair(law.base.kind, gaps(law.base.left), gaps(law.base.right))
     for k, stage in enumerate(law.stages):
@@ -91,23 +94,28 @@ def _elementary(stage: Stage) -> tuple[Stage, ...]:
     return (stage,)
 
 
-def _between_masses(masses: PointMasses, scale: float) -> Gaps:
-    t = masses.locations
+def _between_masses(masses: PointMasses, scale: float, close: float) -> Gaps:
+    """Return the gaps between atoms, up to `close` to them, relative to their size.
 
-    def curve(u: Floats, branch: Rows) -> Point:
+    A stage may have a hard edge at an atom; next to it its slope is nothing but rounding.
+    """
+    t = masses.locations.astype(np.complex128)
+
+    def curve(u: Places, branch: Rows) -> Point:
         with np.errstate(all="ignore"):
-            g, y, dg, dy = cauchy_sums(masses, u)
-        return Point(u, g, y, np.ones_like(u), dg, dy)
+            g, y, dg, dy = cauchy_sums(masses, u.real, u.imag)
+        return Point(u.real + u.imag, g, y, np.ones(u.shape), dg, dy)
 
-    branch = np.zeros(len(t), dtype=np.intp)
-    return Gaps(t, np.roll(t, -1), branch, curve, scale, SHARP, np.zeros((2, 1)))
+    after, nearest = np.roll(t, -1), close * np.abs(masses.locations)
+    branch, nearest = np.arange(len(t)), np.stack([nearest, np.roll(nearest, -1)])
+    return Gaps(t, after, branch, curve, scale, SHARP, nearest)
 
 
 def _after(found: Gaps, stage: Stage, before: Expression) -> Gaps:
     """Return the gaps after one elementary stage."""
     inner = found.curve
 
-    def curve(u: Floats, branch: Rows) -> Point:
+    def curve(u: Places, branch: Rows) -> Point:
         with np.errstate(all="ignore"):
             return apply(stage, inner(u, branch))
 
@@ -148,7 +156,9 @@ def _pieces_with_partners(kind: str, left: Gaps, right: Gaps) -> "tuple[Gaps, _P
     rows = np.arange(len(right.low))
     first, last = (getattr(right.at(end, rows), field) for end in right.ends)
     levels, owner = np.append(first, last), np.tile(rows, 2)
-    usable = (np.abs(levels) * unit > 1e-9) & (np.abs(levels) * unit < 1e9)
+    inner = np.ravel([getattr(right.at(end - np.sign(end), rows), field) for end in right.ends])
+    at_atom = (np.abs(levels) * unit > 1e9) & (np.abs(levels) > 1.5 * np.abs(inner))
+    usable = (np.abs(levels) * unit > 1e-9) & np.isfinite(levels) & ~at_atom
     cuts = crossings(left, field, levels[usable])
     owner = owner[usable][cuts.level]
     parts = [pieces(left, Cuts(*(part[owner == k] for part in cuts))) for k in rows]
@@ -163,8 +173,7 @@ def _pieces_with_partners(kind: str, left: Gaps, right: Gaps) -> "tuple[Gaps, _P
 def _known_to_both(whole: Gaps, curve: "_PairCurve") -> Floats:
     """Return the distances from the ends of pieces from which on the right law has a point, too.
 
-    The left one is known next to an atom at zero as closely as floats go, but not what it is
-    joined with, there or at an atom elsewhere.
+    The left one is known next to an atom as closely as floats go, but not what it is joined with.
     """
     rows = np.tile(np.arange(len(whole.low)), 2)
     ends = whole.ends.ravel()
@@ -172,7 +181,7 @@ def _known_to_both(whole: Gaps, curve: "_PairCurve") -> Floats:
     def is_lost(logit: Floats) -> Bools:
         return np.isnan(curve.margins(whole.place(logit, rows), rows).slope)
 
-    ends_lost = (np.concatenate([whole.low, whole.high]) == 0) & is_lost(ends)
+    ends_lost = (np.concatenate([whole.low, whole.high]).imag == 0) & is_lost(ends)
     low, high = np.full(ends.size, 3.0), np.abs(ends)
     for _ in range(12 if ends_lost.any() else 0):
         middle = 0.5 * (low + high)
@@ -292,7 +301,7 @@ class _PairCurve:
         rows = np.repeat(np.arange(len(right.low)), len(_TABLE))
         self._values = self._scaled(self._logits.ravel(), rows).reshape(self._logits.shape)
 
-    def __call__(self, u: Floats, branch: Rows) -> Point:
+    def __call__(self, u: Places, branch: Rows) -> Point:
         """Return the point of the pair, written for the law that is farther out."""
         with np.errstate(all="ignore"):
             a = self.left.curve(u, self.branch[branch])
@@ -301,9 +310,12 @@ class _PairCurve:
             b = b._replace(dz=b.dz * rate, dg=b.dg * rate, dy=b.dy * rate)
             near, far = join(self.kind, a, b)[0], join(self.kind, b, a)[0]
             swap = np.abs(a.z) * self.right.scale > np.abs(b.z) * self.left.scale
-            return Point(*(np.where(swap, f, m) for f, m in zip(far, near, strict=True)))
+            point = Point(*(np.where(swap, f, m) for f, m in zip(far, near, strict=True)))
+            (v, _), (w, _) = self._noise(a), self._noise(b)
+            rise = a.dz * (1 - v * w) / (1 + w)  # docs/theory/laws.md, "Edges": no cancellation
+            return point._replace(dz=rise if self.kind == "additive" else rise * point.z / a.z)
 
-    def margins(self, u: Floats, branch: Rows) -> Margins:
+    def margins(self, u: Places, branch: Rows) -> Margins:
         """Return the slope 1 − V_A V_B, and what bounds it between two nodes."""
         with np.errstate(all="ignore"):
             a = self.left.curve(u, self.branch[branch])
@@ -316,11 +328,15 @@ class _PairCurve:
 
         With q = y/G, V = −dq/dz in a sum and −d log q/d log z in a product.
         """
-        q = point.y / point.g
-        slope = (q * point.dg - point.dy) / (point.g * point.dz)  # −dq/dz > 0
+        z, g, y, dz, dg, dy = point
+        q = y / g
+        v = (q * dg - dy) / (g * dz)  # −dq/dz > 0
+        near = np.abs(y) > 1  # next to an atom, where that would be a difference of large numbers
         if self.kind == "additive":
-            return slope, 1 / np.sqrt(slope)
-        return point.z * slope / q, np.sqrt(np.abs(q / slope))
+            v = np.where(near, -dg / (g * g * dz) - 1, v)
+            return v, 1 / np.sqrt(v)
+        v = np.where(near, -z * dy / (y * (1 + y) * dz) - 1, z * v / q)
+        return v, np.sqrt(np.abs(z / v))
 
     def _right_point(self, wanted: Floats, rows: Rows) -> Point:
         """Return the point of the right law, in these gaps, where the field is as wanted."""

@@ -43,31 +43,41 @@ class Point(NamedTuple):
     dy: Array
 
 
-def cauchy_sums(masses: PointMasses, u: Array) -> tuple[Array, Array, Array, Array]:
-    """Return Σ h/(u−t), Σ h t/(u−t) and their derivatives in u, for a flat array u."""
+def cauchy_sums(
+    masses: PointMasses, u: Array, offset: Array | None = None
+) -> tuple[Array, Array, Array, Array]:
+    """Return Σ h/(u−t), Σ h t/(u−t) and their derivatives in u, for a flat array u.
+
+    With an offset at u + offset, which keeps all digits next to atoms if u is one of them.
+    """
     t, h = masses.locations, masses.weights
     if len(t) == 1:
-        inverse = 1.0 / (u - t[0])
+        inverse = 1.0 / (u - t[0] if offset is None else u - t[0] + offset)
         square = -inverse * inverse
         return inverse, t[0] * inverse, square, t[0] * square
-    pieces = np.array_split(u, -(-len(t) * u.size // _CHUNK)) if len(t) * u.size > _CHUNK else [u]
+    n_pieces = -(-len(t) * u.size // _CHUNK)
     both = np.stack([h, h * t])
-    sums = _complex_sums if np.iscomplexobj(u) and len(t) > 12 else _plain_sums
-    parts = [sums(both, t[:, None], piece) for piece in pieces]
+    if offset is not None:
+        chunks = np.array_split(np.stack([u, offset]), max(n_pieces, 1), axis=1)
+        parts = [_plain_sums(both, a - t[:, None], d) for a, d in chunks]
+    else:
+        pieces = np.array_split(u, n_pieces) if n_pieces > 1 else [u]
+        sums = _complex_sums if np.iscomplexobj(u) and len(t) > 12 else _plain_sums
+        parts = [sums(both, -t[:, None], piece) for piece in pieces]
     (g, y), (dg, dy) = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
     return g, y, dg, dy
 
 
-def _plain_sums(both: Array, t: Array, u: Array) -> Array:
-    inverse = 1.0 / (u - t)
+def _plain_sums(both: Array, away: Array, u: Array) -> Array:
+    inverse = 1.0 / (away + u)
     first = both @ inverse
     inverse *= inverse
     return np.stack([first, -(both @ inverse)])
 
 
-def _complex_sums(both: Array, t: Array, u: Array) -> Array:
+def _complex_sums(both: Array, away: Array, u: Array) -> Array:
     """Sum 1/(u−t) = (a − ib) r and its square in real arithmetic: three times as fast."""
-    a, b = u.real - t, u.imag
+    a, b = away + u.real, u.imag
     r = 1.0 / (a * a + b * b)
     a *= r
     first = both @ a - 1j * (b * (both @ r))
