@@ -14,7 +14,7 @@ from attnlaw.laws._engine import expression as ex
 from attnlaw.laws._engine.continuation import follow, settle, tangent
 from attnlaw.laws._engine.expression import Expression
 from attnlaw.laws._engine.moments import atoms, moments
-from attnlaw.laws._engine.support import intervals
+from attnlaw.laws._engine.support import NARROWEST, intervals
 from attnlaw.laws._engine.uniformisation import evaluate, mass_above
 from attnlaw.laws.law import Atom, Law
 
@@ -82,6 +82,13 @@ class FreeLaw(Law):
         lost = away & ~is_wide & (len(found) > 1)
         if lost.any() and self._masses_of(found)[lost].max() > 1e-9:
             raise ArithmeticError(f"part of the support of {self} cannot be told from a point.")
+        if isinstance(self._expression.base, ex.Pair):
+            narrow = is_wide & (found[:, 1] - found[:, 0] < NARROWEST * np.abs(found).max(axis=1))
+            if narrow.any() and self._masses_of(found)[narrow].max() > 1e-9:
+                raise ArithmeticError(
+                    f"an interval of {self} is narrower than {NARROWEST:g} of its location, "
+                    "which rounding hides; join atoms that nearly coincide."
+                )
         found = found[is_wide]
         return found[self._masses_of(found) > 1e-12] if len(found) > 1 else found
 

@@ -47,6 +47,7 @@ _ROUNDING = 1e-8  # of the slope of a pair, which may vanish identically
 _NODES = np.unique([*np.linspace(0.0, 1.0, 9), *(near := 0.5 ** np.arange(4, 19)), *(1 - near)])
 _POLE = 1e-5  # distance, in the logit, from where a law of a pair has its pole
 _MOST_NODES = 20_000
+NARROWEST = 1e-7  # width, relative to where it lies, at which a pair has all its digits
 MISSED = 1e-6  # a gap may be missed only if V_A V_B > 1 - 2 MISSED all over it
 
 Bools = NDArray[np.bool_]
@@ -142,12 +143,29 @@ def _of_pair(kind: str, left: Gaps, right: Gaps) -> Gaps:
     So the left gaps are cut into pieces on which that field stays in the range that it has on one
     right gap; on such a piece the pair has a curve, and a gap is where its z increases.
     """
+    _refuse_narrow(kind, left, right)
     whole, curve = _pieces_with_partners(kind, left, right)
 
     def slope(logit: Floats, rows: Rows) -> Floats:
         return squeeze(curve.margins(whole.place(logit, rows), rows).slope - _ROUNDING)
 
     return shrunk(slope, whole, *_open_places(whole, curve))
+
+
+def _refuse_narrow(kind: str, left: Gaps, right: Gaps) -> None:
+    """Refuse a pair of laws if rounding hides one of them beside the other."""
+    ends = [law.limits()[0] for law in (left, right)]
+    width, size = (np.array([f(z[np.isfinite(z)]) for z in ends]) for f in (np.ptp, _largest))
+    share = float((width / (size.sum() if kind == "additive" else size)).min())
+    if not share >= NARROWEST:
+        of = "their sum" if kind == "additive" else "its own size"
+        raise ArithmeticError(
+            f"laws that are joined must be wider than {NARROWEST:g} of {of}, got {share:.3g}."
+        )
+
+
+def _largest(z: Floats) -> float:
+    return float(np.abs(z).max())
 
 
 def _pieces_with_partners(kind: str, left: Gaps, right: Gaps) -> "tuple[Gaps, _PairCurve]":
@@ -330,13 +348,13 @@ class _PairCurve:
         """
         z, g, y, dz, dg, dy = point
         q = y / g
-        v = (q * dg - dy) / (g * dz)  # −dq/dz > 0
-        near = np.abs(y) > 1  # next to an atom, where that would be a difference of large numbers
-        if self.kind == "additive":
-            v = np.where(near, -dg / (g * g * dz) - 1, v)
-            return v, 1 / np.sqrt(v)
-        v = np.where(near, -z * dy / (y * (1 + y) * dz) - 1, z * v / q)
-        return v, np.sqrt(np.abs(z / v))
+        is_sum = self.kind == "additive"
+        far = (q * dg - dy) / (g * dz) * (1.0 if is_sum else z / q)  # −dq/dz, −d log q/d log z
+        next_to = -dg / (g * g * dz) if is_sum else -z * dy / (y * (1 + y) * dz)  # that and one
+        # Both are differences, the first of large numbers next to an atom, the second far out.
+        lost = np.abs(q * dg / (q * dg - dy)), (np.abs(next_to) + 1) / np.abs(next_to - 1)
+        v = np.where(lost[1] < lost[0], next_to - 1, far)
+        return v, 1 / np.sqrt(v) if is_sum else np.sqrt(np.abs(z / v))
 
     def _right_point(self, wanted: Floats, rows: Rows) -> Point:
         """Return the point of the right law, in these gaps, where the field is as wanted."""
