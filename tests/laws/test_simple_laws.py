@@ -174,3 +174,8 @@ def test_laws_are_public():
     assert al.MarchenkoPastur is MarchenkoPastur
     assert al.Semicircle is Semicircle
     assert al.Discrete is Discrete
+
+
+def test_the_cdf_does_not_fall_next_to_a_hard_edge():
+    """At 5e-324 it was 1: the width of the bulk underflowed."""
+    assert np.all((20 * MarchenkoPastur(1)).cdf([5e-324, 1e-300]) < 1e-12)

@@ -144,7 +144,8 @@ class MarchenkoPastur(ClosedFormLaw):
     def _cdf_inside(self, x: Floats) -> Floats:
         sign, scale, c = self._constants
         z = sign * x
-        t = 0.5 * (z / scale - 1 - c) + 1j * self._half_width(z)
+        width = np.maximum(self._half_width(z), 1e-160)  # at a hard edge it may underflow
+        t = 0.5 * (z / scale - 1 - c) + 1j * width
         # Φ = log t + log(1+cy) + (cy − log(1+cy))/c with cy = c/t = conj(t)
         phase = np.arctan2(t.imag, t.real + c) + bent_argument(t.conj()) / c
         above: Floats = phase / np.pi
