@@ -25,6 +25,7 @@ _NOWHERE = 1e-36  # share of the largest point below which no mass is seen
 _FIRST = np.linspace(0.0, np.pi, 13)[1:-1]
 _HALVINGS = 2
 _GRADED = 4  # nodes towards an edge
+_LEAST_PRODUCT = 1e-290  # of two ratios, whose products are numbers
 _CLOSEST = 1e-13  # angle of the last node towards a hard edge
 _NEARLY_ZERO = 1e-10  # edge relative to the largest point that may be 0 but for rounding
 _ROUNDING = 1e-14  # distance from an edge, relative to it, at which there is no mass between
@@ -291,6 +292,11 @@ class Boundary:
 
 def law_of(expression: Expression) -> FreeLaw:
     """Return the law of an expression in normal form."""
+    for stage in expression.stages:
+        smallest = sorted(stage.ratios)[:2] if isinstance(stage, ex.Multiplication) else []
+        if len(smallest) == 2 and smallest[0] * smallest[1] < _LEAST_PRODUCT:
+            condition = f"such that their product is at least {_LEAST_PRODUCT:g}"
+            raise invalid_argument("ratios of Marchenko-Pastur laws", condition, smallest)
     kind = _kind(expression)
     law = kind.__new__(kind)
     FreeLaw.__init__(law, expression)
