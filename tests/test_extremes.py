@@ -204,6 +204,23 @@ def test_a_law_over_many_orders_of_magnitude_has_its_uppermost_group():
     assert group.mean() == pytest.approx(1e-6 * 10**6 / 9 / 10, rel=0.03)
 
 
+@pytest.mark.filterwarnings("ignore::attnlaw.RegimeWarning")
+@pytest.mark.parametrize(("n", "d", "heads"), [(10**5, 9, 10), (10**6, 16, 10), (10**6, 9, 1)])
+def test_uppermost_groups_keep_their_share_whatever_the_bulk_takes(n, d, heads):
+    """Of a bulk over twenty orders of magnitude a table had a fifth, or a tenth too much."""
+    head = al.SelfAttention(n_tokens=n, head_dimension=d, inverse_temperature=1e-3, n_heads=heads)
+    group = al.law(head).quantile(1 - (np.arange(d * heads) + 0.5) / n)
+    assert group.mean() == pytest.approx(1e-6 * n / d / heads, rel=0.005)
+
+
+@pytest.mark.parametrize("ratios", [(5e-324, 5e-324), (1e-300, 0.5), (1e-200, 1e-200)])
+def test_products_of_ratios_that_are_no_numbers_are_refused(ratios):
+    """The right edge was 1.8e30, for a law at 1."""
+    delta, gamma = ratios
+    with pytest.raises(ValueError, match="product is at least"):
+        al.MarchenkoPastur(delta) @ al.MarchenkoPastur(gamma)
+
+
 def test_transforms_next_to_an_atom_keep_its_mass():
     found = al.MarchenkoPastur(20).stieltjes(1e-250)
     assert found == pytest.approx(-0.95e250, rel=1e-12)

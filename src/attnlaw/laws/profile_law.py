@@ -256,7 +256,7 @@ class ProfileLaw(NumericalLaw):
         intervals = self._groups()
         if not intervals.size:
             raise ArithmeticError(f"the support of {self} cannot be told from a point.")
-        return list(map(_positive, tabulate(self._singular_density, intervals, 1e-6, 1e-5)))
+        return list(map(_positive, tabulate(self._singular_density, intervals, 1e-6, 1e-8)))
 
     def _groups(self) -> Floats:
         """Intervals of the bulk and of groups of singular values above it (n × 2).
@@ -305,6 +305,8 @@ class ProfileLaw(NumericalLaw):
     @cached_property
     def _interval_masses(self) -> Floats:
         masses = np.array([piece.mass for piece in self._pieces])
+        if masses[1:].sum() < 1 - self._zero:  # what a table misses is near zero
+            masses[0] = 1 - self._zero - masses[1:].sum()
         return np.asarray(masses * ((1 - self._zero) / masses.sum()))
 
     def _inside(self, x: Floats) -> tuple[Floats, Floats]:

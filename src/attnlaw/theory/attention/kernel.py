@@ -42,6 +42,7 @@ MOST_BETA = 3.0
 
 _NEGLIGIBLE = 1e-3  # energy of a mode, as a share of what is in no mode, and as one of all:
 _LEAST, _MOST = 1e-13, 1e-7
+_HEAVY = 0.06  # relative variance of the normaliser from which on it is at most the latter
 
 
 class Mode(NamedTuple):
@@ -154,7 +155,9 @@ class Kernel:
         ratios = [self.ratio(k + 1) for k in range(len(parts) - 1)]
         few = sum(e for e, ratio in zip(energies[1:], ratios, strict=False) if ratio < least_ratio)
         total = sum(energies)
-        negligible = min(max(_NEGLIGIBLE * few, _LEAST * total), _MOST * total)
+        negligible = _MOST * total
+        if np.expm1(self.beta**2) < _HEAVY * self.n:  # noise of rows is as weak as `few`
+            negligible = min(max(_NEGLIGIBLE * few, _LEAST * total), negligible)
         found: list[Mode] = []
         rest = np.zeros((t.size, t.size))
         for k, (B, ratio) in enumerate(zip(parts, ratios, strict=False), 1):
