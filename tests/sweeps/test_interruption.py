@@ -34,6 +34,8 @@ from attnlaw.sweeps.store import read_journal, software
 
 from .conftest import CHEAP
 
+pytestmark = pytest.mark.filterwarnings("ignore:.* sequences stand for")  # cells are tiny
+
 THOUSAND = {
     "dimension": 4,
     "vocab_ratio": 0.0,

@@ -59,10 +59,10 @@ def array(argument: str, value: Any, ndim: tuple[int, ...], kinds: str) -> Any:
 
 def converted(argument: str, value: Any) -> Any:
     """Return `value` as it is if it is an array of NumPy's kind, else as an array in memory."""
-    if isinstance(value, np.ma.MaskedArray):
-        raise invalid_argument(argument, "an array without a mask of its own", value)
-    if isinstance(value, list | tuple):
+    if isinstance(value, np.ma.MaskedArray | list | tuple):
         refuse_masked(argument, value)
+    if isinstance(value, np.ma.MaskedArray):
+        return value.data
     if hasattr(value, "nnz") and hasattr(value, "toarray"):
         raise invalid_argument(argument, "a dense array", f"a sparse one of shape {value.shape}")
     if hasattr(value, "detach") and hasattr(value, "cpu"):  # of torch
