@@ -106,7 +106,7 @@ def test_small_inverse_temperatures_scale(beta):
         (40, 2.5, {}),
         (40, 10.0, {}),
         (40, 1e8, {}),
-        (40, 10.0, {"sink": 0.999}),
+        pytest.param(40, 10.0, {"sink": 0.999}, marks=pytest.mark.slow),
         (40, 5.0, {"alibi_slope": 2.0}),
         (40, 5.0, {"window": 2}),
         (40, 0.5, {"window": 1}),
